@@ -1,0 +1,251 @@
+"""The composition root: settings become objects, objects run in one TaskGroup until a signal drains them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from extproc.edge import admin, config_file, ext_proc, grpc_server, health, secrets
+from extproc.edge.audit_file import AuditFile
+from extproc.edge.metrics import Metrics
+from extproc.errors import CannotStart
+from extproc.loops.board import Board
+from extproc.loops.reload import Reloader
+from extproc.loops.tasks import spawn
+from extproc.model.commands import RecordDecision
+from extproc.settings import Settings, changed_needing_restart, load, snapshot
+from extproc.snapshot import Snapshot
+
+log = logging.getLogger("extproc.app")
+
+
+class ConfigSource:
+    """Where settings come from: a file laid over the defaults, and what the command line adds to it.
+
+    The content includes a digest of the files that secrets are read from, so that a rotated secret is
+    noticed as a changed config is.
+    """
+
+    def __init__(self, path: Path | None, adjust: Callable[[Settings], Settings] = lambda s: s) -> None:
+        self.path = path
+        self._adjust = adjust
+        self.settings = self._load(self._text())
+
+    def read(self) -> bytes:
+        return self._text() + self._secrets_mark()
+
+    def build(self, content: bytes, generation: int) -> Snapshot:
+        """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are."""
+        new = self._load(content)
+        waiting = changed_needing_restart(self.settings, new)
+        effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
+        built = snapshot(effective, secrets.read(effective), generation=generation)
+        if waiting:
+            log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
+        self.settings = effective
+        return built
+
+    def _load(self, content: bytes) -> Settings:
+        return self._adjust(load(content))
+
+    def _text(self) -> bytes:
+        return self.path.read_bytes() if self.path else b"{}\n"
+
+    def _secrets_mark(self) -> bytes:
+        digest = hashlib.sha256()
+        for path in secrets.files(self.settings):
+            try:
+                digest.update(path.read_bytes())
+            except OSError as error:
+                digest.update(str(error.errno).encode())
+        return b"\n# secrets " + digest.hexdigest().encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What a running sidecar listens on."""
+
+    ext_proc: str
+    admin: str
+    metrics: str | None
+    audit: Path
+
+
+class Recorder(Metrics):
+    """Counts everything, and hands audit records to the audit file."""
+
+    def __init__(self, audit: AuditFile) -> None:
+        super().__init__()
+        self._audit = audit
+        self.watch_audit(audit)
+
+    def decided(self, record: RecordDecision) -> None:
+        super().decided(record)
+        if record.audit:
+            self._audit.append(record.audit)
+
+
+class Sidecar:
+    """The sidecar as a value that runs once: `async with` starts it, leaving the block drains it."""
+
+    def __init__(self, source: ConfigSource, state_dir: Path) -> None:
+        self._source = source
+        self._settings = source.settings
+        self._state_dir = state_dir
+        self._started = time.monotonic()
+        self._not_ready: str | None = "starting"
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Listening:
+        try:
+            return await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._not_ready = "draining"
+        await self._stack.aclose()
+
+    async def _start(self) -> Listening:
+        content = self._source.read()
+        self._board = Board(self._source.build(content, 1))
+        audit_path = self._state_dir / self._settings.audit.path
+        audit = self._open_audit(audit_path)
+        self._metrics = Recorder(audit)
+        self._metrics.reloaded(1)
+        self._metrics.parameter_set(self._board.current.parameter_set)
+        # The admin pages close last: readiness has to be seen while streams drain.
+        admin_address = await self._serve_admin()
+        metrics_address = await self._serve_metrics()
+        bound = await self._serve_grpc()
+        await self._watch_config(content)
+        self._not_ready = None
+        return Listening(bound, admin_address, metrics_address, audit_path)
+
+    def _open_audit(self, path: Path) -> AuditFile:
+        config = self._settings.audit
+        audit = AuditFile(path, max_bytes=config.max_bytes, keep=config.keep, max_pending=config.max_pending)
+        self._stack.callback(audit.close)
+        return audit
+
+    async def _serve_grpc(self) -> str:
+        server = grpc_server.server(self._settings.limits.max_body_bytes)
+        servicer = ext_proc.ExtProcServicer(
+            current=lambda: self._board.current,
+            recorder=self._metrics,
+            wall=time.time,
+            timer=time.perf_counter,
+        )
+        server.add_generic_rpc_handlers((ext_proc.handler(servicer),))
+        checks = health.add(server)
+        bound = grpc_server.bind(server, self._ext_proc_address())
+        await server.start()
+        await checks.set_serving(True)
+        self._stack.push_async_callback(self._stop_grpc, server, checks)
+        return bound
+
+    async def _stop_grpc(self, server: grpc.aio.Server, checks: Any) -> None:
+        """Active streams go on until they end or the grace time is over; new ones are refused."""
+        await checks.set_serving(False)
+        await server.stop(self._settings.shutdown_grace_s)
+
+    def _ext_proc_address(self) -> str:
+        address = self._settings.listeners.ext_proc
+        if not address.startswith("unix:"):
+            return address
+        return f"unix:{self._state_dir / address.removeprefix('unix:')}"
+
+    async def _serve_admin(self) -> str:
+        sources = self._admin_sources()
+        return await self._serve_http(admin.application(sources), self._settings.listeners.admin)
+
+    async def _serve_metrics(self) -> str | None:
+        address = self._settings.listeners.metrics
+        if address is None:
+            return None
+        return await self._serve_http(admin.metrics_application(self._admin_sources()), address)
+
+    async def _serve_http(self, application: Any, address: str) -> str:
+        host, _, port = address.rpartition(":")
+        runner = await admin.start(application, host.strip("[]"), int(port))
+        self._stack.push_async_callback(runner.cleanup)
+        return f"{host}:{runner.addresses[0][1]}"
+
+    def _admin_sources(self) -> admin.AdminSources:
+        return admin.AdminSources(
+            ready=lambda: self._not_ready,
+            config=lambda: self._source.settings.model_dump(mode="json"),
+            snapshot=lambda: describe(self._board.current),
+            metrics=self._metrics.page,
+            uptime=lambda: time.monotonic() - self._started,
+        )
+
+    async def _watch_config(self, content: bytes) -> None:
+        if self._source.path is None:
+            return
+        reloader = Reloader(
+            read=self._source.read,
+            build=self._source.build,
+            board=self._board,
+            observer=_Reloads(self._metrics, self._board),
+            content=content,
+        )
+        stop = asyncio.Event()
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        spawn(group, config_file.watch(self._source.path, stop, reloader.consider), name="watch config")
+        self._stack.callback(stop.set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reloads:
+    """Tells the metrics of a reload, with the parameter set that came with it."""
+
+    metrics: Metrics
+    board: Board
+
+    def reloaded(self, generation: int) -> None:
+        self.metrics.reloaded(generation)
+        self.metrics.parameter_set(self.board.current.parameter_set)
+
+    def reload_failed(self, reason: str) -> None:
+        self.metrics.reload_failed(reason)
+
+
+def describe(current: Snapshot) -> dict[str, Any]:
+    """The snapshot as JSON, without secrets."""
+    return {
+        "generation": current.generation,
+        "parameter_set": current.parameter_set,
+        "pools": [
+            {"name": p.name, "engine": p.engine.value, "schedules_by_priority": p.schedules_by_priority}
+            for p in current.registry.pools
+        ],
+        "scenarios": sorted(current.parameters.scenarios),
+        "rules": [rule.name for rule in current.parameters.classify.rules],
+        "trust": {
+            "tokens": len(current.trust.token_digests),
+            "sources": [str(network) for network in current.trust.sources],
+            "identities": sorted(current.trust.identities),
+        },
+        "tenants": sorted(current.tenants.keys.values()),
+        "limits": {"max_body_bytes": current.limits.max_body_bytes, "max_keys": current.limits.max_keys},
+    }
+
+
+def state_directory(path: Path) -> Path:
+    """The directory for sockets, audit and rendered files, made where it is missing."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotStart(f"cannot make the state directory {path}: {error.strerror}") from None
+    return path.resolve()

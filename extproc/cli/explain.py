@@ -1,0 +1,176 @@
+"""`extproc explain`: what would be changed in one request, and why, without sending it."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from extproc.app import ConfigSource
+from extproc.cli.arguments import add_config
+from extproc.cli.engines import engine_argument, pools_of, standin_engines
+from extproc.edge import secrets
+from extproc.errors import CannotStart
+from extproc.exchange import Exchange
+from extproc.model.commands import Command, Continue, RecordDecision, RecordPass, Reject
+from extproc.model.events import RequestBodyReceived, RequestHeadersReceived
+from extproc.model.values import ABSENT, Change, Value
+from extproc.settings import snapshot
+from extproc.snapshot import Snapshot
+
+TRUSTED_SOURCE = "127.0.0.1"
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser("explain", help="print what would be changed in a request, and why")
+    add_config(parser)
+    parser.add_argument("file", nargs="?", default="-", help="the request body; - reads stdin (-)")
+    parser.add_argument("--path", help="the request's path (guessed from the body's keys)")
+    parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'")
+    parser.add_argument("--trusted", action="store_true", help="as if the caller had proved itself")
+    parser.add_argument("--engine", action="append", default=[], type=engine_argument, metavar="URL=KIND")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 where the request would pass, 1 where it would be refused."""
+    body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
+    headers = _headers(arguments, body)
+    commands = explain(_snapshot(arguments), headers, body, trusted=arguments.trusted)
+    report = as_json(commands)
+    if arguments.json:
+        print(json.dumps(report, ensure_ascii=False))
+    else:
+        _print(report)
+    return 1 if "refused" in report else 0
+
+
+def explain(
+    current: Snapshot, headers: list[tuple[str, bytes]], body: bytes, *, trusted: bool
+) -> list[Command]:
+    """The commands of one exchange, exactly as a served request would get them."""
+    if trusted:
+        network = ipaddress.ip_network(f"{TRUSTED_SOURCE}/32")
+        current = msgspec.structs.replace(
+            current, trust=msgspec.structs.replace(current.trust, sources=(network,))
+        )
+    exchange = Exchange()
+    attributes = {"source.address": f"{TRUSTED_SOURCE}:0"} if trusted else {}
+    first = RequestHeadersReceived(tuple(headers), not body, attributes)
+    commands = exchange.handle(first, current, now=0)
+    if body and not any(isinstance(command, Reject | RecordPass) for command in commands):
+        commands = exchange.handle(RequestBodyReceived(body, True), current, now=0)
+    return commands
+
+
+def as_json(commands: list[Command]) -> dict[str, Any]:
+    """The report for machines: what applies, every change, the headers, or why it is refused or passes."""
+    report: dict[str, Any] = {}
+    for command in commands:
+        match command:
+            case RecordDecision():
+                decision = command.decision
+                report |= {
+                    name: getattr(decision, name)
+                    for name in ("tier", "scenario", "confidence", "source", "rule", "tenant", "engine")
+                }
+                report |= {
+                    "class": decision.request_class,
+                    "pool": decision.pool,
+                    "profile": decision.profile,
+                }
+                report |= {"parameter_set": decision.parameter_set, "max_tokens": decision.max_tokens}
+                report["changes"] = [_change(change) for change in decision.changes]
+            case RecordPass():
+                report["passed"] = command.reason
+            case Reject():
+                report["refused"] = {"status": command.status, "error": json.loads(command.body)["error"]}
+            case Continue():
+                report["headers"] = {name: value.decode() for name, value in command.set_headers}
+    return report
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {
+        "field": change.field,
+        "from": _shown(change.before),
+        "to": _shown(change.after),
+        "rule": change.rule,
+        "reason": change.reason,
+    }
+
+
+def _shown(value: Value) -> Any:
+    return None if value is ABSENT else value
+
+
+def _print(report: dict[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    if "refused" in report:
+        refused = report["refused"]
+        console.print(f"refused with {refused['status']}: {refused['error']['message']}", markup=False)
+        return
+    if "passed" in report:
+        console.print(f"passes untouched: {report['passed']}", markup=False)
+    for name, value in report.items():
+        if name not in ("changes", "headers", "passed"):
+            console.print(f"{name:<14} {value if value is not None else '-'}", markup=False)
+    if "changes" in report:
+        console.print(_table(report["changes"]))
+    for name, value in report.get("headers", {}).items():
+        console.print(f"{name}: {value}", markup=False)
+
+
+def _table(changes: list[dict[str, Any]]) -> Table:
+    table = Table("field", "from", "to", "rule", "reason", title=None if changes else "no changes")
+    for change in changes:
+        cells = (change["field"], change["from"], change["to"], change["rule"], change["reason"])
+        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+    return table
+
+
+def _snapshot(arguments: argparse.Namespace) -> Snapshot:
+    settings = ConfigSource(arguments.config).settings
+    if arguments.engine:
+        settings = settings.model_copy(update={"pools": pools_of(arguments.engine, by_priority=False)})
+    elif not settings.pools:
+        pools = pools_of(standin_engines("http://127.0.0.1:1"), by_priority=True)
+        settings = settings.model_copy(update={"pools": pools})
+    return snapshot(settings, secrets.read(settings), generation=1)
+
+
+def _headers(arguments: argparse.Namespace, body: bytes) -> list[tuple[str, bytes]]:
+    headers = [(":method", b"POST"), (":path", (arguments.path or guessed_path(body)).encode())]
+    for line in arguments.header:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise CannotStart(f"--header {name!r}: expected 'NAME: VALUE'")
+        headers.append((name.strip().lower(), value.strip().encode()))
+    return headers
+
+
+GUESSES = (
+    ("messages", "/v1/chat/completions"),
+    ("text_input", "/v2/models/model/generate"),
+    ("inputs", "/v2/models/model/infer"),
+    ("input", "/v1/responses"),
+    ("n_predict", "/completion"),
+    ("prompt", "/v1/completions"),
+)
+
+
+def guessed_path(body: bytes) -> str:
+    """The usual path for a body with these keys."""
+    try:
+        keys = json.loads(body)
+    except ValueError:
+        keys = {}
+    return next((path for key, path in GUESSES if key in keys), "/v1/chat/completions")

@@ -1,0 +1,53 @@
+"""Arguments to subcommands; every expected failure is one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from extproc import __version__
+from extproc.cli import check, explain, render, serve, up
+from extproc.errors import CannotStart, ConfigError, OurFault
+
+CANNOT, WRONG = 1, 2
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one subcommand; its exit code."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=arguments.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        code: int = arguments.run(arguments)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"extproc: config: {problem}", file=sys.stderr)
+        return WRONG
+    except (CannotStart, OurFault) as error:
+        print(f"extproc: {error}", file=sys.stderr)
+        return CANNOT
+    except OSError as error:
+        named = f": {error.filename}" if error.filename else ""
+        print(f"extproc: {error.strerror or error}{named}", file=sys.stderr)
+        return CANNOT
+    except BrokenPipeError:
+        return CANNOT
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="extproc", description="Envoy sidecar for LLM requests.")
+    parser.add_argument("--version", action="version", version=f"extproc {__version__}")
+    parser.add_argument(
+        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="(warning)"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (up, serve, check, explain, render):
+        module.add_to(commands)
+    return parser

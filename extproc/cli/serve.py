@@ -1,0 +1,64 @@
+"""`extproc serve`: the sidecar alone, for an Envoy that runs elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from typing import Any
+
+from extproc.app import ConfigSource, Listening, Sidecar, state_directory
+from extproc.cli.arguments import add_config, add_state_dir
+from extproc.settings import Settings
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser("serve", help="run the sidecar alone (unix socket or TCP)")
+    add_config(parser)
+    add_state_dir(parser)
+    parser.add_argument("--listen", metavar="ADDRESS", help="unix:PATH or HOST:PORT (listeners.ext_proc)")
+    parser.add_argument("--admin-port", type=int, metavar="PORT", help="(9902)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    source = ConfigSource(arguments.config, lambda settings: adjusted(settings, arguments))
+    state_dir = state_directory(arguments.state_dir)
+    asyncio.run(_serve(Sidecar(source, state_dir)))
+    return 0
+
+
+async def _serve(sidecar: Sidecar) -> None:
+    stop = stop_on_signals()
+    async with sidecar as listening:
+        announce(listening)
+        await stop.wait()
+
+
+def adjusted(settings: Settings, arguments: argparse.Namespace) -> Settings:
+    """The settings with what the command line says about listeners."""
+    listeners: dict[str, str] = {}
+    if getattr(arguments, "listen", None):
+        listeners["ext_proc"] = arguments.listen
+    if arguments.admin_port is not None:
+        listeners["admin"] = f"{settings.listeners.admin.rpartition(':')[0]}:{arguments.admin_port}"
+    if getattr(arguments, "port", None) is not None:
+        listeners["envoy"] = f"{settings.listeners.envoy.rpartition(':')[0]}:{arguments.port}"
+    return settings.model_copy(update={"listeners": settings.listeners.model_copy(update=listeners)})
+
+
+def announce(listening: Listening) -> None:
+    print(f"ext_proc  {listening.ext_proc}")
+    print(f"admin     http://{listening.admin}/")
+    if listening.metrics:
+        print(f"metrics   http://{listening.metrics}/metrics")
+    print(f"audit     {listening.audit}", flush=True)
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop

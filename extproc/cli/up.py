@@ -1,0 +1,127 @@
+"""`extproc up`: sidecar, Envoy and an engine to talk to, in one command."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from extproc.app import ConfigSource, Listening, Sidecar, state_directory
+from extproc.cli import processes
+from extproc.cli.arguments import add_config, add_state_dir
+from extproc.cli.engines import engine_argument, pools_of, standin_engines
+from extproc.cli.envoy_config import Pipe, find_envoy
+from extproc.cli.render import address, rendered, tcp
+from extproc.cli.serve import adjusted, stop_on_signals
+from extproc.edge.grpc_server import MAX_SOCKET_PATH, clear_stale
+from extproc.errors import CannotStart
+from extproc.model.names import Engine
+from extproc.settings import Settings
+
+Engines = list[tuple[str, Engine]]
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser("up", help="run sidecar, Envoy and (without --engine) a stand-in engine")
+    add_config(parser)
+    add_state_dir(parser)
+    parser.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        type=engine_argument,
+        metavar="URL=KIND",
+        help="put it in front of this engine (vllm, triton, llamacpp); repeatable",
+    )
+    parser.add_argument("--port", type=int, metavar="PORT", help="Envoy's listener (10000)")
+    parser.add_argument("--admin-port", type=int, metavar="PORT", help="the sidecar's admin pages (9902)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    binary = find_envoy()
+    state_dir = state_directory(arguments.state_dir)
+    return asyncio.run(_up(arguments, binary, state_dir))
+
+
+async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> int:
+    stop = stop_on_signals()
+    async with AsyncExitStack() as stack:
+        engines: Engines = arguments.engine
+        configured = ConfigSource(arguments.config).settings.pools
+        standin = not engines and not configured
+        if standin:
+            engines = standin_engines(await stack.enter_async_context(processes.standin()))
+        source = ConfigSource(
+            arguments.config, lambda given: with_engines(given, arguments, engines, standin)
+        )
+        listening = await stack.enter_async_context(Sidecar(source, state_dir))
+        envoy = await _envoy(stack, binary, source.settings, state_dir)
+        print(banner(source.settings, listening, standin=standin), flush=True)
+        return await _until(stop, envoy)
+
+
+def with_engines(
+    settings: Settings, arguments: argparse.Namespace, engines: Engines, standin: bool
+) -> Settings:
+    """The settings with the command line's engines as pools. The stand-in takes a priority, so it is shown."""
+    adapted = adjusted(settings, arguments)
+    if not engines:
+        return adapted
+    return adapted.model_copy(update={"pools": pools_of(engines, by_priority=standin)})
+
+
+async def _envoy(
+    stack: AsyncExitStack, binary: Path, settings: Settings, state_dir: Path
+) -> asyncio.subprocess.Process:
+    listener = tcp(settings.listeners.envoy)
+    processes.check_free(listener.host, listener.port, "--port")
+    admin = address(settings.listeners.envoy_admin, state_dir)
+    if not isinstance(admin, Pipe):
+        raise CannotStart("listeners.envoy_admin: `extproc up` needs unix:PATH here")
+    if len(admin.path.encode()) > MAX_SOCKET_PATH:
+        raise CannotStart(f"the socket path {admin.path} is too long: choose a shorter --state-dir")
+    clear_stale(Path(admin.path))
+    config = state_dir / "envoy.json"
+    config.write_text(rendered(settings, state_dir), encoding="utf-8")
+    return await stack.enter_async_context(processes.envoy(binary, config, Path(admin.path)))
+
+
+async def _until(stop: asyncio.Event, envoy: asyncio.subprocess.Process) -> int:
+    """0 when asked to stop; CannotStart where Envoy ends by itself."""
+    ended = {asyncio.Task(stop.wait()), asyncio.Task(envoy.wait())}
+    _, pending = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    if stop.is_set():
+        return 0
+    raise CannotStart(f"Envoy ended with code {envoy.returncode}")
+
+
+EXAMPLES = (
+    ("strict", "Where is my order #12345678? I paid $49.90"),
+    ("normal", "What is the capital of France?"),
+    ("creative", "Write a slogan for a coffee shop"),
+)
+
+
+def banner(settings: Settings, listening: Listening, *, standin: bool) -> str:
+    """What listens where, and three curl lines that work."""
+    base = f"http://{settings.listeners.envoy}"
+    pools = [f"{pool.name:<9} {pool.endpoints[0]} ({pool.engine.value})" for pool in settings.pools]
+    lines = [f"Envoy     {base}", *(["stand-in engine:"] if standin else []), *pools]
+    lines += [f"admin     http://{listening.admin}/", f"audit     {listening.audit}", ""]
+    lines += [curl(base, settings, text) for _, text in EXAMPLES]
+    return "\n".join([*lines, "", "Ctrl-C ends all of it."])
+
+
+def curl(base: str, settings: Settings, text: str) -> str:
+    """A curl line for the first engine's own API."""
+    if settings.pools[0].engine is Engine.TRITON:
+        body: dict[str, Any] = {"text_input": text}
+        return f"curl -s {base}/v2/models/MODEL/generate -d '{json.dumps(body)}'"
+    body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
+    return f"curl -s {base}/v1/chat/completions -H 'content-type: application/json' -d '{json.dumps(body)}'"

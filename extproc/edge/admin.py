@@ -1,0 +1,197 @@
+"""The admin pages: read-only HTTP for people, Prometheus and probes.
+
+Everything shown comes from callables, so nothing here knows where it is kept; what is handed in carries no
+secrets. Nothing can be changed through this port: it has no methods but GET and HEAD.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+from aiohttp import web
+
+from extproc import __version__
+from extproc.errors import CannotStart
+from extproc.snapshot import Snapshot
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Server": "extproc",
+    "X-Content-Type-Options": "nosniff",
+}
+
+LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot")
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin-top: 1.5rem; }
+table { border-collapse: collapse; }
+th, td { text-align: left; padding: .2rem 1.2rem .2rem 0; vertical-align: top; }
+th { font-weight: 600; } tr + tr { border-top: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminSources:
+    """What the pages show. `ready` is None, or why no traffic should come; `uptime` is in seconds.
+
+    `config` is the effective settings, with references in place of secrets; `metrics` is a body and its
+    content type; `snapshot` is what `describe` makes of one.
+    """
+
+    ready: Callable[[], str | None]
+    config: Callable[[], Mapping[str, object]]
+    snapshot: Callable[[], Mapping[str, object]]
+    metrics: Callable[[], tuple[bytes, str]]
+    uptime: Callable[[], float]
+
+
+def describe(snapshot: Snapshot) -> dict[str, object]:
+    """A snapshot as plain values."""
+    return {
+        "generation": snapshot.generation,
+        "parameter_set": snapshot.parameter_set,
+        "pools": msgspec.to_builtins(snapshot.registry.pools),
+        "limits": msgspec.to_builtins(snapshot.limits),
+        "lowest_latency_paths": list(snapshot.lowest_latency_paths),
+        "encoded_bodies_pass": snapshot.encoded_bodies_pass,
+    }
+
+
+def application(sources: AdminSources) -> web.Application:
+    """All pages."""
+    pages = _Pages(sources)
+    app = metrics_application(sources)
+    app.router.add_get("/", pages.status)
+    app.router.add_get("/config", pages.config)
+    app.router.add_get("/snapshot", pages.snapshot)
+    return app
+
+
+def metrics_application(sources: AdminSources) -> web.Application:
+    """What Prometheus and probes need, for an address that others may reach."""
+    pages = _Pages(sources)
+    app = web.Application()
+    app.on_response_prepare.append(_add_headers)
+    app.router.add_get("/metrics", pages.metrics)
+    app.router.add_get("/healthz", pages.healthz)
+    app.router.add_get("/readyz", pages.readyz)
+    return app
+
+
+async def start(app: web.Application, host: str, port: int) -> web.AppRunner:
+    """Listen; the caller ends it with `cleanup()`."""
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except (OSError, OverflowError) as error:
+        await runner.cleanup()
+        raise CannotStart(f"the admin port {host}:{port} cannot be opened: {_reason(error)}") from None
+    return runner
+
+
+class _Pages:
+    def __init__(self, sources: AdminSources) -> None:
+        self._sources = sources
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        reason = self._sources.ready()
+        if reason is None:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text=f"{reason}\n")
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        body, content_type = self._sources.metrics()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def config(self, _: web.Request) -> web.Response:
+        return _json(self._sources.config())
+
+    async def snapshot(self, _: web.Request) -> web.Response:
+        return _json(self._sources.snapshot())
+
+    async def status(self, _: web.Request) -> web.Response:
+        snapshot = self._sources.snapshot()
+        facts = {
+            "Version": __version__,
+            "State": self._sources.ready() or "ready",
+            "Uptime": timedelta(seconds=int(self._sources.uptime())),
+            "Generation": snapshot.get("generation", "none"),
+            "Parameter set": snapshot.get("parameter_set", "none"),
+        }
+        body = (
+            f"<h1>extproc</h1>{_facts(facts)}"
+            f"<h2>Pools</h2>{_pools(snapshot.get('pools'))}"
+            f"<h2>Limits</h2>{_facts(_mapping(snapshot.get('limits')))}"
+            f"<h2>Pages</h2><p>{' · '.join(_link(path) for path in LINKS)}</p>"
+        )
+        return web.Response(text=_document(body), content_type="text/html", charset="utf-8")
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
+
+
+def _json(value: object) -> web.Response:
+    """Indented, in the given order; values JSON does not know as their text."""
+    body = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
+    return web.Response(body=body + b"\n", content_type="application/json")
+
+
+def _document(body: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>extproc</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _facts(facts: Mapping[str, object]) -> str:
+    rows = "".join(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in facts.items())
+    return f"<table>{rows}</table>" if rows else "<p>none</p>"
+
+
+def _pools(pools: object) -> str:
+    rows = [_mapping(pool) for pool in pools] if isinstance(pools, list | tuple) else []
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    if not columns:
+        return "<p>none</p>"
+    lines = (_row("td", (row.get(column, "") for column in columns)) for row in rows)
+    return f"<table>{_row('th', columns)}{''.join(lines)}</table>"
+
+
+def _row(tag: str, cells: Iterable[object]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _link(path: str) -> str:
+    return f'<a href="{path}">{path}</a>'
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _reason(error: Exception) -> str:
+    """Short: asyncio puts the address and the words of the system into one long message."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)

@@ -1,0 +1,80 @@
+"""The gRPC server Envoy connects to, on a unix socket or a TCP port."""
+
+from __future__ import annotations
+
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from extproc.errors import CannotStart
+
+MESSAGE_MARGIN_BYTES = 1 << 20
+"""What a message may hold besides the body: headers and attributes."""
+
+MAX_SOCKET_PATH = 107
+SOCKET_MODE = 0o660
+
+
+def server(max_body_bytes: int) -> grpc.aio.Server:
+    """A server whose message limit agrees with the body limit. Ports are not shared with another process."""
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", max_body_bytes + MESSAGE_MARGIN_BYTES),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),
+    ]
+    return grpc.aio.server(options=options)
+
+
+def bind(server: grpc.aio.Server, address: str) -> str:
+    """Bind to `unix:PATH` or `HOST:PORT`; what was bound. CannotStart says what stands in the way."""
+    if address.startswith("unix:"):
+        return _bind_socket(server, Path(address.removeprefix("unix:")))
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise CannotStart(f"cannot listen on {address}: the port is taken or not allowed") from None
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _bind_socket(server: grpc.aio.Server, path: Path) -> str:
+    if len(str(path).encode()) > MAX_SOCKET_PATH:
+        raise CannotStart(f"the socket path {path} is longer than {MAX_SOCKET_PATH} bytes")
+    clear_stale(path)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+        path.chmod(SOCKET_MODE)
+    except (RuntimeError, OSError) as error:
+        reason = getattr(error, "strerror", None) or "no permission, or no such directory"
+        raise CannotStart(f"cannot listen on unix:{path}: {reason}") from None
+    return f"unix:{path}"
+
+
+def clear_stale(path: Path) -> None:
+    """Remove a socket file nobody listens on; CannotStart where somebody does, or where it is no socket."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CannotStart(f"cannot listen on unix:{path}: {error.strerror}") from None
+    if not stat.S_ISSOCK(mode):
+        raise CannotStart(f"cannot listen on unix:{path}: the file is there and is no socket")
+    if _answers(path):
+        raise CannotStart(f"cannot listen on unix:{path}: another process listens there")
+    try:
+        path.unlink()
+    except OSError as error:
+        raise CannotStart(f"cannot remove the socket left behind at {path}: {error.strerror}") from None
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,55 @@
+"""Reads the values behind secret references. A missing one is a config mistake that names the reference only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from extproc.errors import ConfigError, Problem
+from extproc.settings import SecretRef, Secrets, Settings
+
+
+def read(settings: Settings, environ: Mapping[str, str] = os.environ) -> Secrets:
+    """All secrets of the settings; ConfigError names every reference that gives none."""
+    problems: list[Problem] = []
+
+    def collect(path: str, references: Iterable[SecretRef]) -> list[bytes]:
+        found = []
+        for index, reference in enumerate(references):
+            value, why = _value(reference, environ)
+            if why:
+                problems.append(Problem(f"{path}.{index}", why))
+            found.append(value)
+        return found
+
+    secrets = Secrets(
+        tokens=collect("trust.tokens", settings.trust.tokens),
+        tenant_keys=collect("tenants.keys", settings.tenants.keys),
+    )
+    if problems:
+        raise ConfigError(tuple(problems))
+    return secrets
+
+
+def files(settings: Settings) -> tuple[Path, ...]:
+    """The files that secrets come from: their content decides as the config's own does."""
+    references = (*settings.trust.tokens, *settings.tenants.keys)
+    return tuple(Path(reference.file) for reference in references if reference.file is not None)
+
+
+def _value(reference: SecretRef, environ: Mapping[str, str]) -> tuple[bytes, str]:
+    """(the value, what is wrong with it or "")."""
+    if reference.env is not None:
+        return _given(environ.get(reference.env, "").encode, f"environment variable {reference.env}")
+    path = Path(reference.file or "")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return b"", f"file {path}: {error.strerror}"
+    return _given(lambda: content, f"file {path}")
+
+
+def _given(value: Callable[[], bytes], what: str) -> tuple[bytes, str]:
+    stripped = value().strip()
+    return stripped, "" if stripped else f"{what} is empty or not set"

@@ -1,0 +1,115 @@
+"""Patterns over the user's text: the first matching rule, in the order of the configuration, decides.
+
+All patterns are one RE2 set: one pass over the text, in time linear in its length, whatever the patterns.
+The rejected alternatives: Python's `re` backtracks, so that one request can hold the process for minutes;
+pattern after pattern costs a pass per rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import re2
+
+from extproc.errors import ConfigError, Problem
+from extproc.model.values import Caller, Classification, InferenceRequest
+from extproc.parameters import Rule, Scenario
+
+SOURCE = "rules"
+
+SET_MEMORY_BYTES = 64 << 20
+"""Bound of the set's automaton, grown by the variety of texts seen; a set that needs more gives up."""
+
+_ALWAYS = b""
+"""A last pattern that every text matches. RE2 reports "nothing matched" and "out of memory" alike, as an
+empty answer; with this pattern in the set, an empty answer can only be the latter."""
+
+
+class Rules:
+    """A classifier compiled from the configured rules. Raises `ConfigError` for a scenario nobody defined."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        scenarios: Mapping[str, Scenario],
+        *,
+        default_scenario: str,
+        set_memory_bytes: int = SET_MEMORY_BYTES,
+    ) -> None:
+        _check(rules, scenarios)
+        self._verdicts = tuple(_verdict(rule, default_scenario) for rule in rules)
+        self._patterns = tuple(_compile(rule.pattern) for rule in rules)
+        self._set = _compile_set(rules, set_memory_bytes)
+
+    def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None:
+        first = self._first(_encode(request.text))
+        return None if first is None else self._verdicts[first]
+
+    def _first(self, text: bytes) -> int | None:
+        """Index of the first rule that matches."""
+        matches = _match_set(self._set, text)
+        if not matches:
+            return next((i for i, pattern in enumerate(self._patterns) if pattern.search(text)), None)
+        first = min(matches)
+        return first if first < len(self._verdicts) else None
+
+
+def _check(rules: Sequence[Rule], scenarios: Mapping[str, Scenario]) -> None:
+    problems = tuple(
+        Problem(f"classify.rules[{i}].scenario", f"{rule.scenario!r} is not one of scenarios")
+        for i, rule in enumerate(rules)
+        if rule.scenario is not None and rule.scenario not in scenarios
+    )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _verdict(rule: Rule, default_scenario: str) -> Classification:
+    return Classification(
+        tier=rule.tier,
+        scenario=rule.scenario or default_scenario,
+        source=SOURCE,
+        rule=rule.name,
+        confidence=1.0,
+    )
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.log_errors = False  # RE2 would write to stderr, patterns and all
+    return options
+
+
+def _compile(pattern: str) -> Any:
+    return re2.compile(pattern.encode(), options=_options())
+
+
+def _compile_set(rules: Sequence[Rule], memory_bytes: int) -> Any:
+    """The set of all patterns, or None where its program alone exceeds the memory."""
+    options = _options()
+    options.max_mem = memory_bytes
+    compiled = re2.Set.SearchSet(options)
+    try:
+        for rule in rules:
+            compiled.Add(rule.pattern.encode())
+        compiled.Add(_ALWAYS)
+        compiled.Compile()
+    except re2.error:
+        return None
+    return compiled
+
+
+def _match_set(compiled: Any, text: bytes) -> list[int]:
+    """Indices of all matching patterns in no order; empty where the set gave up."""
+    if compiled is None:
+        return []
+    try:
+        return list(compiled.Match(text) or ())
+    except (re2.error, MemoryError):
+        return []
+
+
+def _encode(text: str) -> bytes:
+    """UTF-8, with a question mark for each lone surrogate: JSON can spell one, UTF-8 cannot."""
+    return text.encode("utf-8", errors="replace")

@@ -1,0 +1,77 @@
+"""The user's text in a request: the last user turn, cut to a bound. Odd shapes give less text, never an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+_EMPTY = msgspec.Raw(b"null")
+
+
+class _Turn(msgspec.Struct):
+    role: str = ""
+    content: msgspec.Raw = _EMPTY
+
+
+class _Part(msgspec.Struct):
+    type: Any = ""
+    text: Any = ""
+
+
+_TURNS = msgspec.json.Decoder(list[_Turn])
+_PARTS = msgspec.json.Decoder(list[_Part])
+_STRING = msgspec.json.Decoder(str)
+_ANY = msgspec.json.Decoder()
+
+
+def bounded(text: str, max_chars: int) -> str:
+    """The text, or its two ends where it is longer: what a request is about stands first or last."""
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n{text[-half:]}"
+
+
+def of_messages(raw: bytes | None, max_chars: int) -> str:
+    """Text of the last turn whose role is user, of chat `messages` or response `input` items."""
+    if raw is None:
+        return ""
+    try:
+        turns = _TURNS.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    last = next((turn for turn in reversed(turns) if turn.role == "user"), None)
+    return of_content(bytes(last.content), max_chars) if last else ""
+
+
+def of_content(raw: bytes, max_chars: int) -> str:
+    """Text of one content value: a string, or a list of parts of which only text ones count."""
+    try:
+        if raw[:1] == b'"':
+            return bounded(_STRING.decode(raw), max_chars)
+        if raw[:1] == b"[":
+            texts = (part.text for part in _PARTS.decode(raw))
+            return bounded("\n".join(text for text in texts if isinstance(text, str)), max_chars)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return ""
+
+
+def of_prompt(raw: bytes | None, max_chars: int) -> str:
+    """Text of a completion prompt: a string, a list of strings, or token ids (which say nothing)."""
+    if raw is None:
+        return ""
+    if raw[:1] == b'"':
+        return of_content(raw, max_chars)
+    if raw[:1] == b"[":
+        return _of_list(raw, max_chars)
+    return ""
+
+
+def _of_list(raw: bytes, max_chars: int) -> str:
+    try:
+        prompts = _ANY.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return bounded("\n".join(prompt for prompt in prompts if isinstance(prompt, str)), max_chars)

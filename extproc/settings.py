@@ -1,0 +1,308 @@
+"""The frozen config tree, read from YAML laid over the shipped defaults. Every mistake is found at once."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Hashable, Iterable, Mapping
+from importlib import resources
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from extproc.errors import ConfigError, Problem
+from extproc.model.config import Config
+from extproc.model.names import RequestClass, Tier
+from extproc.parameters import Classify, Engines, InferenceParams, Name, ParameterSet, Scenario
+from extproc.registry import ModelDefaults, ModelRules, Pool, Registry
+from extproc.request.classify.label import Labels
+from extproc.request.classify.rules import Rules
+from extproc.snapshot import Limits, Snapshot
+from extproc.trust import Tenants, Trust, digest, tenant_name
+
+NEEDS_RESTART = (
+    "unknown_paths", "extra_paths", "failure_mode", "limits", "listeners", "audit", "shutdown_grace_s", "pools",
+)  # fmt: skip
+"""Keys whose change Envoy or the sockets must follow as well."""
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError("allowed: an IP network such as 10.1.0.0/16 or ::1/128") from None
+    return text
+
+
+def _address(text: str) -> str:
+    if text.startswith("unix:"):
+        if len(text) > len("unix:"):
+            return text
+    else:
+        host, _, port = text.rpartition(":")
+        if host and port.isdecimal() and int(port) <= 65535:
+            return text
+    raise ValueError("allowed: unix:PATH or HOST:PORT")
+
+
+def _tcp_address(text: str) -> str:
+    if text.startswith("unix:"):
+        raise ValueError("allowed: HOST:PORT")
+    return _address(text)
+
+
+def _served_path(text: str) -> str:
+    if not text.startswith("/") or "*" in text[:-1]:
+        raise ValueError("allowed: a path, or a prefix ending in *")
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+TcpAddress = Annotated[str, AfterValidator(_tcp_address)]
+
+
+class SecretRef(Config):
+    """Where a secret is read from: an environment variable or a file, never a value."""
+
+    env: str | None = None
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SecretRef:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("allowed: exactly one of env, file")
+        return self
+
+
+class TrustConfig(Config):
+    tokens: list[SecretRef]
+    sources: list[Annotated[str, AfterValidator(_network)]]
+    identities: list[str]
+
+
+class TenantsConfig(Config):
+    key_header: Annotated[str, Field(pattern="^[a-z0-9-]+$")]
+    keys: list[SecretRef]
+    classes: dict[str, Annotated[RequestClass, Field(strict=False)]]
+
+
+class LimitsConfig(Config):
+    """Bytes and counts. The body limit is Envoy's as well (see `envoy/envoy.yaml`)."""
+
+    max_body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)]
+    max_keys: Annotated[int, Field(ge=16, le=100_000)]
+
+
+class ListenersConfig(Config):
+    ext_proc: Address
+    admin: TcpAddress
+    metrics: TcpAddress | None
+    envoy: TcpAddress
+    envoy_admin: Address
+
+
+class AuditConfig(Config):
+    path: str
+    max_bytes: Annotated[int, Field(ge=4096)]
+    keep: Annotated[int, Field(ge=1, le=1000)]
+    max_pending: Annotated[int, Field(ge=1)]
+
+
+class Settings(Config):
+    parameter_set: Name
+    inference_params: InferenceParams
+    scenarios: dict[Name, Scenario]
+    classify: Classify
+    engines: Engines
+    default_model: ModelDefaults
+    models: list[ModelRules]
+    pools: list[Pool]
+    trust: TrustConfig
+    tenants: TenantsConfig
+    unknown_paths: Literal["pass", "reject"]
+    extra_paths: list[Annotated[str, AfterValidator(_served_path)]]
+    encoded_bodies: Literal["pass", "reject"]
+    failure_mode: Literal["open", "closed"]
+    limits: LimitsConfig
+    listeners: ListenersConfig
+    audit: AuditConfig
+    shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
+
+    def parameters(self) -> ParameterSet:
+        return ParameterSet(
+            name=self.parameter_set,
+            inference_params=self.inference_params,
+            scenarios=self.scenarios,
+            classify=self.classify,
+        )
+
+
+class Secrets(Config):
+    """Values behind the references, in the order of the settings: caller tokens and tenant keys."""
+
+    tokens: list[bytes]
+    tenant_keys: list[bytes]
+
+
+def load(text: bytes | str) -> Settings:
+    """Settings from a user's YAML over the shipped one; ConfigError names every mistake."""
+    tree = merged(_parsed(defaults_text()), _parsed(text))
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(tuple(_problem(detail) for detail in error.errors(include_url=False))) from None
+    problems = tuple(cross_check(settings))
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def defaults_text() -> bytes:
+    return resources.files("extproc").joinpath("extproc.yaml").read_bytes()
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings merge key by key; anything else is replaced."""
+    result = dict(base)
+    for key, value in over.items():
+        known = result.get(key)
+        both = isinstance(known, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(known, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def cross_check(settings: Settings) -> Iterable[Problem]:
+    """Mistakes between keys that each are well-formed."""
+    yield from _scenario_names(settings)
+    yield from _pool_names(settings)
+    batch = settings.inference_params.batch
+    if batch.min_size > batch.max_size:
+        yield Problem("inference_params.batch.min_size", f"allowed: at most max_size ({batch.max_size})")
+    line = [point.temperature for point in settings.inference_params.coupling.line]
+    if line != sorted(set(line)):
+        yield Problem("inference_params.coupling.line", "allowed: ascending temperatures")
+    rules = [rule.name for rule in settings.classify.rules]
+    for name in sorted({name for name in rules if rules.count(name) > 1}):
+        yield Problem("classify.rules", f"the name {name!r} stands twice")
+
+
+def _scenario_names(settings: Settings) -> Iterable[Problem]:
+    known = settings.scenarios.keys()
+    allowed = f"allowed: {', '.join(known)}"
+    for index, name in enumerate(settings.inference_params.max_tokens.whitelist):
+        if name not in known:
+            yield Problem(
+                f"inference_params.max_tokens.whitelist.{index}", f"no scenario {name!r}; {allowed}"
+            )
+    for index, rule in enumerate(settings.classify.rules):
+        if rule.scenario is not None and rule.scenario not in known:
+            yield Problem(f"classify.rules.{index}.scenario", f"no scenario {rule.scenario!r}; {allowed}")
+    if settings.classify.default_scenario not in known:
+        yield Problem("classify.default_scenario", allowed)
+    for name in sorted(known & {tier.value for tier in Tier}):
+        yield Problem(f"scenarios.{name}", "a tier has this name; labels could not tell them apart")
+
+
+def _pool_names(settings: Settings) -> Iterable[Problem]:
+    names = [pool.name for pool in settings.pools]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(f"pools.{index}.name", f"the name {name!r} stands twice")
+        if name.startswith("llm_"):
+            yield Problem(f"pools.{index}.name", "names starting with llm_ are taken by our own clusters")
+    for index, model in enumerate(settings.models):
+        if model.pool is not None and model.pool not in names:
+            yield Problem(
+                f"models.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}"
+            )
+
+
+def changed_needing_restart(old: Settings, new: Settings) -> tuple[str, ...]:
+    return tuple(key for key in NEEDS_RESTART if getattr(old, key) != getattr(new, key))
+
+
+def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapshot:
+    """The world view that requests are judged by."""
+    parameters = settings.parameters()
+    fast = settings.inference_params.lowest_latency
+    rules = settings.classify
+    return Snapshot(
+        generation=generation,
+        parameter_set=parameters.label(),
+        parameters=parameters,
+        registry=Registry(
+            defaults=settings.default_model,
+            models=settings.models,
+            pools=settings.pools,
+            engines=settings.engines,
+            context_fraction=settings.inference_params.max_tokens.context_fraction,
+            lowest_latency_models=fast.models,
+        ),
+        trust=_trust(settings.trust, secrets.tokens),
+        tenants=_tenants(settings.tenants, secrets.tenant_keys),
+        classifiers=(
+            Labels(settings.scenarios, default_scenario=rules.default_scenario),
+            Rules(rules.rules, settings.scenarios, default_scenario=rules.default_scenario),
+        ),
+        limits=Limits(settings.limits.max_body_bytes, settings.limits.max_keys),
+        lowest_latency_paths=tuple(fast.paths),
+        encoded_bodies_pass=settings.encoded_bodies == "pass",
+    )
+
+
+def _trust(config: TrustConfig, tokens: list[bytes]) -> Trust:
+
+    return Trust(
+        token_digests=tuple(digest(token) for token in tokens),
+        sources=tuple(ipaddress.ip_network(source) for source in config.sources),
+        identities=frozenset(config.identities),
+    )
+
+
+def _tenants(config: TenantsConfig, keys: list[bytes]) -> Tenants:
+
+    return Tenants(config.key_header, {digest(key): tenant_name(key) for key in keys}, config.classes)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice: YAML takes the last one without a word."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            raise ConfigError((Problem(str(key), f"the key stands twice (line {line})"),))
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def _parsed(text: bytes | str) -> dict[str, Any]:
+    try:
+        tree = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ConfigError(
+            (Problem("", f"not YAML: {where}{getattr(error, 'problem', 'unreadable')}"),)
+        ) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError((Problem("", "allowed: a mapping of keys"),))
+    return tree
+
+
+def _problem(detail: Any) -> Problem:
+    path = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return Problem(path, "unknown key")
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return Problem(
+        path, message if message.startswith(("allowed", "not a", "Field")) else f"allowed: {message}"
+    )

@@ -1,0 +1,1 @@
+"""The stand-in engine, asked by real clients."""
