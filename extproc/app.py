@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 
+from extproc import __version__
 from extproc.edge import admin, config_file, ext_proc, grpc_server, health, secrets
 from extproc.edge.audit_file import AuditFile
 from extproc.edge.metrics import Metrics
@@ -84,7 +85,7 @@ class Recorder(Metrics):
     """Counts everything, and hands audit records to the audit file."""
 
     def __init__(self, audit: AuditFile) -> None:
-        super().__init__()
+        super().__init__(version=__version__)
         self._audit = audit
         self.watch_audit(audit)
 
@@ -122,8 +123,7 @@ class Sidecar:
         audit_path = self._state_dir / self._settings.audit.path
         audit = self._open_audit(audit_path)
         self._metrics = Recorder(audit)
-        self._metrics.reloaded(1)
-        self._metrics.parameter_set(self._board.current.parameter_set)
+        self._metrics.published(1, self._board.current.parameter_set)
         # The admin pages close last: readiness has to be seen while streams drain.
         admin_address = await self._serve_admin()
         metrics_address = await self._serve_metrics()
@@ -150,13 +150,13 @@ class Sidecar:
         checks = health.add(server)
         bound = grpc_server.bind(server, self._ext_proc_address())
         await server.start()
-        await checks.set_serving(True)
+        checks.set_serving(True)
         self._stack.push_async_callback(self._stop_grpc, server, checks)
         return bound
 
-    async def _stop_grpc(self, server: grpc.aio.Server, checks: Any) -> None:
+    async def _stop_grpc(self, server: grpc.aio.Server, checks: health.Health) -> None:
         """Active streams go on until they end or the grace time is over; new ones are refused."""
-        await checks.set_serving(False)
+        checks.set_serving(False)
         await server.stop(self._settings.shutdown_grace_s)
 
     def _ext_proc_address(self) -> str:
@@ -185,8 +185,8 @@ class Sidecar:
         return admin.AdminSources(
             ready=lambda: self._not_ready,
             config=lambda: self._source.settings.model_dump(mode="json"),
-            snapshot=lambda: describe(self._board.current),
-            metrics=self._metrics.page,
+            snapshot=lambda: admin.describe(self._board.current),
+            metrics=self._metrics.exposition,
             uptime=lambda: time.monotonic() - self._started,
         )
 
@@ -215,31 +215,10 @@ class _Reloads:
 
     def reloaded(self, generation: int) -> None:
         self.metrics.reloaded(generation)
-        self.metrics.parameter_set(self.board.current.parameter_set)
+        self.metrics.published(generation, self.board.current.parameter_set)
 
     def reload_failed(self, reason: str) -> None:
         self.metrics.reload_failed(reason)
-
-
-def describe(current: Snapshot) -> dict[str, Any]:
-    """The snapshot as JSON, without secrets."""
-    return {
-        "generation": current.generation,
-        "parameter_set": current.parameter_set,
-        "pools": [
-            {"name": p.name, "engine": p.engine.value, "schedules_by_priority": p.schedules_by_priority}
-            for p in current.registry.pools
-        ],
-        "scenarios": sorted(current.parameters.scenarios),
-        "rules": [rule.name for rule in current.parameters.classify.rules],
-        "trust": {
-            "tokens": len(current.trust.token_digests),
-            "sources": [str(network) for network in current.trust.sources],
-            "identities": sorted(current.trust.identities),
-        },
-        "tenants": sorted(current.tenants.keys.values()),
-        "limits": {"max_body_bytes": current.limits.max_body_bytes, "max_keys": current.limits.max_keys},
-    }
 
 
 def state_directory(path: Path) -> Path:

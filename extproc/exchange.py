@@ -61,6 +61,15 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class Arrival(msgspec.Struct, frozen=True):
+    """A request as its headers tell it."""
+
+    target: Target
+    caller: Caller
+    headers: Headers
+    path: str
+
+
 class Judged(msgspec.Struct, frozen=True):
     """A decided request: what leaves, and the decision behind it."""
 
@@ -72,14 +81,11 @@ class Judged(msgspec.Struct, frozen=True):
 class Exchange:
     """The state of one stream. `snapshot` of the first event stays in force until the stream ends."""
 
-    __slots__ = ("_caller", "_headers", "_path", "_snapshot", "_target", "state")
+    __slots__ = ("_arrival", "_snapshot", "state")
 
     def __init__(self) -> None:
         self.state = State.START
-        self._headers = Headers(())
-        self._path = ""
-        self._target: Target | None = None
-        self._caller: Caller | None = None
+        self._arrival: Arrival | None = None
         self._snapshot: Snapshot | None = None
 
     def handle(self, event: Event, snapshot: Snapshot, *, now: float) -> list[Command]:
@@ -121,14 +127,13 @@ class Exchange:
 
     def _on_headers(self, event: RequestHeadersReceived, snapshot: Snapshot) -> list[Command]:
         headers = Headers(event.headers)
-        self._headers = headers
-        self._path = headers.text(":path")
-        self._target = target = paths.target(self._path)
-        self._caller = callers.read(headers, event.attributes, snapshot.trust, snapshot.tenants)
-        unread = unread_reason(target, headers, event, encoded_pass=snapshot.encoded_bodies_pass)
+        path = headers.text(":path")
+        caller = callers.read(headers, event.attributes, snapshot.trust, snapshot.tenants)
+        self._arrival = arrival = Arrival(paths.target(path), caller, headers, path)
+        unread = unread_reason(arrival, event, encoded_pass=snapshot.encoded_bodies_pass)
         if unread is not None:
             self.state = State.ENDED if event.end_of_stream else State.PASSING
-            return self._pass(HEADERS_PHASE, unread, snapshot, stream_body=not event.end_of_stream)
+            return _pass(HEADERS_PHASE, unread, arrival, snapshot, stream_body=not event.end_of_stream)
         # A body that some other mode delivers in pieces can't be judged: fail as configured, visibly.
         if event.body_mode not in READABLE_BODY_MODES:
             return self._broken(f"request_body_mode {event.body_mode}, allowed: BUFFERED")
@@ -137,14 +142,14 @@ class Exchange:
         return [Continue(HEADERS_PHASE)]
 
     def _on_body(self, body: bytes, snapshot: Snapshot, now: float) -> list[Command]:
-        target, caller = self._target, self._caller
-        assert target is not None and caller is not None, "headers come before the body"
+        arrival = self._arrival
+        assert arrival is not None, "headers come before the body"
         if not body:
-            return self._pass(BODY_PHASE, "no_body", snapshot, stream_body=False)
+            return _pass(BODY_PHASE, "no_body", arrival, snapshot, stream_body=False)
         if len(body) > snapshot.limits.max_body_bytes:
             raise too_large(snapshot.limits.max_body_bytes)
-        judged = judge(body, target, caller, self._headers, self._path, snapshot)
-        audit = audit_records(judged.decision, self._headers.text("x-request-id"), target, now)
+        judged = judge(body, arrival, snapshot)
+        request_id = arrival.headers.text("x-request-id")
         answer = Continue(
             BODY_PHASE,
             set_headers=engine_headers(judged),
@@ -152,31 +157,31 @@ class Exchange:
             clear_route_cache=True,
             metadata=metadata(judged.decision),
         )
-        return [RecordDecision(target, judged.decision, audit), answer]
-
-    def _pass(self, phase: str, reason: str, snapshot: Snapshot, *, stream_body: bool) -> list[Command]:
-        """Untouched, but routed and ranked: what the headers alone decide."""
-        assert self._target is not None and self._caller is not None
-        rank = priority.request_class(self._caller, snapshot.tenants, None)
-        set_headers = [("x-llm-priority", rank.value), ("x-llm-tenant", self._caller.tenant)]
-        destination = snapshot.registry.pool_for(self._target.family)
-        if destination is not None:
-            set_headers.append(("x-llm-pool", destination.name))
-        answer = Continue(
-            phase,
-            set_headers=tuple((name, value.encode()) for name, value in set_headers),
-            clear_route_cache=True,
-            metadata={"class": rank.value, "tenant": self._caller.tenant, "passed": reason},
-            stream_body=stream_body,
-        )
-        return [RecordPass(reason), answer]
+        audit = audit_records(judged.decision, request_id, arrival.target, now)
+        return [RecordDecision(arrival.target, judged.decision, audit), answer]
 
 
-def unread_reason(
-    target: Target, headers: Headers, event: RequestHeadersReceived, *, encoded_pass: bool
-) -> str | None:
+def _pass(phase: str, reason: str, arrival: Arrival, snapshot: Snapshot, *, stream_body: bool) -> list[Command]:
+    """Untouched, but routed and ranked: what the headers alone decide."""
+    rank = priority.request_class(arrival.caller, snapshot.tenants, None)
+    set_headers = [("x-llm-priority", rank.value), ("x-llm-tenant", arrival.caller.tenant)]
+    destination = snapshot.registry.pool_for(arrival.target.family)
+    if destination is not None:
+        set_headers.append(("x-llm-pool", destination.name))
+    answer = Continue(
+        phase,
+        set_headers=tuple((name, value.encode()) for name, value in set_headers),
+        clear_route_cache=True,
+        metadata={"class": rank.value, "tenant": arrival.caller.tenant, "passed": reason},
+        stream_body=stream_body,
+    )
+    return [RecordPass(reason), answer]
+
+
+def unread_reason(arrival: Arrival, event: RequestHeadersReceived, *, encoded_pass: bool) -> str | None:
     """Why a request's body is not read; None where it is. ClientFault 415 for an encoded one."""
-    if target.dialect is None:
+    headers = arrival.headers
+    if arrival.target.dialect is None:
         return "no_dialect"
     if headers.one(":method") != b"POST":
         return "method"
@@ -205,26 +210,23 @@ def check_length(headers: Headers, most: int) -> None:
 
 
 def too_large(most: int) -> ClientFault:
-    return ClientFault(
-        413, "body_too_large", f"The body is larger than {most} bytes (limits.max_body_bytes)."
-    )
+    return ClientFault(413, "body_too_large", f"The body is larger than {most} bytes (limits.max_body_bytes).")
 
 
-def judge(
-    body: bytes, target: Target, caller: Caller, headers: Headers, path: str, snapshot: Snapshot
-) -> Judged:
+def judge(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Judged:
     """Read, classify, decide, write: everything about one body. ClientFault where it cannot be read."""
-    assert target.dialect is not None
+    target = arrival.target
+    assert target.dialect is not None, "only read requests are judged"
     registry, parameters = snapshot.registry, snapshot.parameters
     reading = Reading(
         target=target,
-        headers=headers,
+        headers=arrival.headers,
         max_keys=snapshot.limits.max_keys,
         max_chars=parameters.classify.max_chars,
         triton=lambda model: registry.profile(model).triton,
     )
     document = READERS[target.dialect](body, reading)
-    context, destination = _context(document, target, caller, path, snapshot)
+    context, destination = _context(document, arrival, snapshot)
     changes = pipeline.changes(context)
     written = document.write(changes, Writing(destination.engine, context.profile.triton))
     final = next((change.after for change in changes if change.field is Field.MAX_TOKENS), ABSENT)
@@ -237,7 +239,7 @@ def judge(
         source=context.classification.source,
         rule=context.classification.rule,
         request_class=context.request_class,
-        tenant=caller.tenant,
+        tenant=arrival.caller.tenant,
         engine=destination.engine,
         pool=destination.pool,
         parameter_set=snapshot.parameter_set,
@@ -249,25 +251,25 @@ def judge(
     return Judged(decision, written, written.body is not body)
 
 
-def _context(
-    document: Document, target: Target, caller: Caller, path: str, snapshot: Snapshot
-) -> tuple[Context, pool.Destination]:
+def _context(document: Document, arrival: Arrival, snapshot: Snapshot) -> tuple[Context, pool.Destination]:
     request, parameters, registry = document.request, snapshot.parameters, snapshot.registry
     profile = registry.profile(request.model)
-    destination = pool.choose(registry, target, profile.pool)
+    destination = pool.choose(registry, arrival.target, profile.pool)
     rules = parameters.classify
     classification = classify(
         request,
-        caller,
+        arrival.caller,
         snapshot.classifiers,
         default_tier=rules.default_tier,
         default_scenario=rules.default_scenario,
         min_confidence=rules.min_confidence,
     )
-    rank = priority.request_class(caller, snapshot.tenants, parameters.scenarios.get(classification.scenario))
+    rank = priority.request_class(
+        arrival.caller, snapshot.tenants, parameters.scenarios.get(classification.scenario)
+    )
     context = Context(
         request=request,
-        caller=caller,
+        caller=arrival.caller,
         classification=classification,
         request_class=rank,
         parameters=parameters,
@@ -275,7 +277,7 @@ def _context(
         engine=destination.engine,
         engine_rules=registry.engine_rules(destination.engine),
         schedules_by_priority=destination.schedules_by_priority,
-        lowest_latency=profile.lowest_latency or _is_fast_path(path, snapshot.lowest_latency_paths),
+        lowest_latency=profile.lowest_latency or _is_fast_path(arrival.path, snapshot.lowest_latency_paths),
         respell_length=document.respells(destination.engine),
     )
     return context, destination

@@ -13,15 +13,11 @@ import msgspec
 import re2
 from pydantic import AfterValidator, Field
 
-from extproc.model.config import Config
-from extproc.model.names import Dialect, Mode, RequestClass, Tier
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-"""A name that may go into a header and a metric label."""
+from extproc.model.config import Config, Name, Tokens
+from extproc.model.names import Mode, RequestClass, Tier
 
 Temperature = Annotated[float, Field(ge=0, le=2)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 def _re2_pattern(pattern: str) -> str:
@@ -149,24 +145,6 @@ class Classify(Config):
     min_confidence: Probability
     max_chars: Annotated[int, Field(ge=64, le=1_000_000)]
     rules: list[Rule]
-
-
-class EngineRules(Config):
-    """Facts about one kind of engine.
-
-    `default_output_tokens` says by dialect how much it generates when the request names no length; a dialect
-    that is not listed generates until the context is full.
-    """
-
-    schedules_by_priority: bool
-    min_output_tokens: Annotated[int, Field(ge=0)]
-    default_output_tokens: dict[Annotated[Dialect, Field(strict=False)], Tokens]
-
-
-class Engines(Config):
-    vllm: EngineRules
-    triton: EngineRules
-    llamacpp: EngineRules
 
 
 class ParameterSet(Config):

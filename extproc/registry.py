@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
-from extproc.model.config import Config
-from extproc.model.names import Engine, Family, SPEAKS
-from extproc.parameters import Engines, EngineRules, Name, Tokens
+from extproc.model.config import Config, Name, Tokens
+from extproc.model.names import SPEAKS, Dialect, Engine, Family
 
 MAX_REMEMBERED_MODELS = 4096
 
@@ -40,6 +39,24 @@ class Pool(Config):
     engine: Engine = Field(strict=False)
     endpoints: Annotated[list[Annotated[str, AfterValidator(_endpoint)]], Field(min_length=1)]
     schedules_by_priority: bool | None = None
+
+
+class EngineRules(Config):
+    """Facts about one kind of engine.
+
+    `default_output_tokens` says by dialect how much it generates when the request names no length; a dialect
+    that is not listed generates until the context is full.
+    """
+
+    schedules_by_priority: bool
+    min_output_tokens: Annotated[int, Field(ge=0)]
+    default_output_tokens: dict[Annotated[Dialect, Field(strict=False)], Tokens]
+
+
+class Engines(Config):
+    vllm: EngineRules
+    triton: EngineRules
+    llamacpp: EngineRules
 
 
 class TensorNames(Config):

@@ -11,18 +11,25 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extproc.errors import ConfigError, Problem
-from extproc.model.config import Config
+from extproc.model.config import Config, Name
 from extproc.model.names import RequestClass, Tier
-from extproc.parameters import Classify, Engines, InferenceParams, Name, ParameterSet, Scenario
-from extproc.registry import ModelDefaults, ModelRules, Pool, Registry
+from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
+from extproc.registry import Engines, ModelDefaults, ModelRules, Pool, Registry
 from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
 from extproc.snapshot import Limits, Snapshot
 from extproc.trust import Tenants, Trust, digest, tenant_name
 
 NEEDS_RESTART = (
-    "unknown_paths", "extra_paths", "failure_mode", "limits", "listeners", "audit", "shutdown_grace_s", "pools",
-)  # fmt: skip
+    "unknown_paths",
+    "extra_paths",
+    "failure_mode",
+    "limits",
+    "listeners",
+    "audit",
+    "shutdown_grace_s",
+    "pools",
+)
 """Keys whose change Envoy or the sockets must follow as well."""
 
 
@@ -191,9 +198,7 @@ def _scenario_names(settings: Settings) -> Iterable[Problem]:
     allowed = f"allowed: {', '.join(known)}"
     for index, name in enumerate(settings.inference_params.max_tokens.whitelist):
         if name not in known:
-            yield Problem(
-                f"inference_params.max_tokens.whitelist.{index}", f"no scenario {name!r}; {allowed}"
-            )
+            yield Problem(f"inference_params.max_tokens.whitelist.{index}", f"no scenario {name!r}; {allowed}")
     for index, rule in enumerate(settings.classify.rules):
         if rule.scenario is not None and rule.scenario not in known:
             yield Problem(f"classify.rules.{index}.scenario", f"no scenario {rule.scenario!r}; {allowed}")
@@ -212,9 +217,7 @@ def _pool_names(settings: Settings) -> Iterable[Problem]:
             yield Problem(f"pools.{index}.name", "names starting with llm_ are taken by our own clusters")
     for index, model in enumerate(settings.models):
         if model.pool is not None and model.pool not in names:
-            yield Problem(
-                f"models.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}"
-            )
+            yield Problem(f"models.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}")
 
 
 def changed_needing_restart(old: Settings, new: Settings) -> tuple[str, ...]:
@@ -288,9 +291,7 @@ def _parsed(text: bytes | str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError(
-            (Problem("", f"not YAML: {where}{getattr(error, 'problem', 'unreadable')}"),)
-        ) from None
+        raise ConfigError((Problem("", f"not YAML: {where}{getattr(error, 'problem', 'unreadable')}"),)) from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -303,6 +304,4 @@ def _problem(detail: Any) -> Problem:
     if detail["type"] == "extra_forbidden":
         return Problem(path, "unknown key")
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return Problem(
-        path, message if message.startswith(("allowed", "not a", "Field")) else f"allowed: {message}"
-    )
+    return Problem(path, message if message.startswith(("allowed", "not a", "Field")) else f"allowed: {message}")

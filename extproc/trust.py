@@ -18,7 +18,7 @@ TENANT_DIGITS = 16
 
 
 class Trust(Struct, frozen=True):
-    """Ways to be trusted: a token, the connection's own address, or its mTLS identity (URI SAN or subject)."""
+    """Ways to be trusted: a token, the connection's own address, its mTLS identity (URI SAN or subject)."""
 
     token_digests: tuple[bytes, ...]
     sources: tuple[Network, ...]

@@ -53,15 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "refused" in report else 0
 
 
-def explain(
-    current: Snapshot, headers: list[tuple[str, bytes]], body: bytes, *, trusted: bool
-) -> list[Command]:
+def explain(current: Snapshot, headers: list[tuple[str, bytes]], body: bytes, *, trusted: bool) -> list[Command]:
     """The commands of one exchange, exactly as a served request would get them."""
     if trusted:
         network = ipaddress.ip_network(f"{TRUSTED_SOURCE}/32")
-        current = msgspec.structs.replace(
-            current, trust=msgspec.structs.replace(current.trust, sources=(network,))
-        )
+        current = msgspec.structs.replace(current, trust=msgspec.structs.replace(current.trust, sources=(network,)))
     exchange = Exchange()
     attributes = {"source.address": f"{TRUSTED_SOURCE}:0"} if trusted else {}
     first = RequestHeadersReceived(tuple(headers), not body, attributes)

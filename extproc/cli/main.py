@@ -6,7 +6,6 @@ import argparse
 import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from extproc import __version__
 from extproc.cli import check, explain, render, serve, up

@@ -102,6 +102,4 @@ def check_free(host: str, port: int, option: str) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise CannotStart(
-                f"cannot listen on {host}:{port}: {error.strerror} (choose with {option})"
-            ) from None
+            raise CannotStart(f"cannot listen on {host}:{port}: {error.strerror} (choose with {option})") from None

@@ -55,18 +55,14 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
         standin = not engines and not configured
         if standin:
             engines = standin_engines(await stack.enter_async_context(processes.standin()))
-        source = ConfigSource(
-            arguments.config, lambda given: with_engines(given, arguments, engines, standin)
-        )
+        source = ConfigSource(arguments.config, lambda given: with_engines(given, arguments, engines, standin))
         listening = await stack.enter_async_context(Sidecar(source, state_dir))
         envoy = await _envoy(stack, binary, source.settings, state_dir)
         print(banner(source.settings, listening, standin=standin), flush=True)
         return await _until(stop, envoy)
 
 
-def with_engines(
-    settings: Settings, arguments: argparse.Namespace, engines: Engines, standin: bool
-) -> Settings:
+def with_engines(settings: Settings, arguments: argparse.Namespace, engines: Engines, standin: bool) -> Settings:
     """The settings with the command line's engines as pools. The stand-in takes a priority, so it is shown."""
     adapted = adjusted(settings, arguments)
     if not engines:

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from extproc.model.names import Dialect, Engine, Field, RequestClass
 from extproc.model.values import ABSENT, Caller, Change, Classification, InferenceRequest, Scalar, Value
-from extproc.parameters import EngineRules, ParameterSet
-from extproc.registry import Profile
+from extproc.parameters import ParameterSet
+from extproc.registry import EngineRules, Profile
 
 
 class Context(Struct, frozen=True):

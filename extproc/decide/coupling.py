@@ -32,9 +32,7 @@ def line(context: Context, values: Values) -> Iterable[Change]:
     limit = on_line(context.parameters.inference_params.coupling.line, float(temperature))
     top_p = values.get(Field.TOP_P)
     if top_p is None or top_p > limit:  # type: ignore[operator]
-        yield change(
-            values, Field.TOP_P, limit, "coupling.line", f"temperature was lowered to {temperature:g}"
-        )
+        yield change(values, Field.TOP_P, limit, "coupling.line", f"temperature was lowered to {temperature:g}")
 
 
 def beams(context: Context, values: Values) -> Iterable[Change]:

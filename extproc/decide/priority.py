@@ -37,6 +37,4 @@ def engine_field(context: Context, values: Values) -> Iterable[Change]:
         return
     wanted = ENGINE_PRIORITY[context.engine][context.request_class]
     if values.get(Field.PRIORITY) != wanted:
-        yield change(
-            values, Field.PRIORITY, wanted, f"priority.{context.request_class}", "the request's class"
-        )
+        yield change(values, Field.PRIORITY, wanted, f"priority.{context.request_class}", "the request's class")

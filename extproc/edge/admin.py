@@ -59,7 +59,7 @@ def describe(snapshot: Snapshot) -> dict[str, object]:
     return {
         "generation": snapshot.generation,
         "parameter_set": snapshot.parameter_set,
-        "pools": msgspec.to_builtins(snapshot.registry.pools),
+        "pools": [msgspec.to_builtins(pool) for pool in snapshot.registry.pools],
         "limits": msgspec.to_builtins(snapshot.limits),
         "lowest_latency_paths": list(snapshot.lowest_latency_paths),
         "encoded_bodies_pass": snapshot.encoded_bodies_pass,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from watchfiles import awatch
+from watchfiles import Change, awatch
 from watchfiles._rust_notify import WatchfilesRustInternalError
 
 logger = logging.getLogger("extproc.edge.config_file")
@@ -26,9 +26,7 @@ DEBOUNCE_MS = 200
 """A burst is reported after this time even if it goes on."""
 
 
-async def watch(
-    path: Path, stop: asyncio.Event, on_change: Callable[[], object], *, poll_s: float = 3.0
-) -> None:
+async def watch(path: Path, stop: asyncio.Event, on_change: Callable[[], object], *, poll_s: float = 3.0) -> None:
     """Call `on_change` after every change in the file's directory, and every `poll_s` without one.
 
     `on_change` has to be idempotent and quick: neighbours of the file cause calls as well.
@@ -47,7 +45,11 @@ async def watch(
 async def _watch_directory(
     directory: Path, stop: asyncio.Event, on_change: Callable[[], object], poll_s: float
 ) -> None:
-    """Returns on stop, and when the directory is another one than at the start: its watch is dead then."""
+    """Returns on stop, and when the directory was removed or is another one: its watch is dead then.
+
+    Both are looked at, since a directory made anew may well get the number of the removed one.
+    """
+    directory = directory.absolute()
     watched = _identity(directory)
     bursts = awatch(
         directory,
@@ -60,9 +62,9 @@ async def _watch_directory(
         recursive=False,
     )
     async with contextlib.aclosing(cast(Any, bursts)):
-        async for _ in bursts:
+        async for changes in bursts:
             on_change()
-            if _identity(directory) != watched:
+            if (Change.deleted, str(directory)) in changes or _identity(directory) != watched:
                 return
 
 

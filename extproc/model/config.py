@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+"""A name that may go into a header and a metric label."""
+
+Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class Config(BaseModel):

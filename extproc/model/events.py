@@ -39,6 +39,4 @@ class EmptyReceived(Struct, frozen=True):
     """A message without any request in it."""
 
 
-Event = (
-    RequestHeadersReceived | RequestBodyReceived | RequestTrailersReceived | ResponseReceived | EmptyReceived
-)
+Event = RequestHeadersReceived | RequestBodyReceived | RequestTrailersReceived | ResponseReceived | EmptyReceived

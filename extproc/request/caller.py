@@ -85,9 +85,7 @@ def _request_class(headers: Headers) -> RequestClass | None:
 
 def _overrides(headers: Headers) -> dict[Field, Scalar]:
     return {
-        field: _number(name, headers.text(name), field)
-        for name, field in OVERRIDES.items()
-        if headers.text(name)
+        field: _number(name, headers.text(name), field) for name, field in OVERRIDES.items() if headers.text(name)
     }
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from extproc.errors import ClientFault
-from extproc.model.names import Dialect, Engine, Field
+from extproc.model.names import Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
@@ -179,9 +179,7 @@ def model_name(object_: JsonObject) -> str:
     if raw[:1] != b'"':
         raise invalid("model", "a string")
     if len(raw) > MAX_MODEL_CHARS:
-        raise ClientFault(
-            400, "invalid_model", f"'model' is longer than {MAX_MODEL_CHARS} bytes.", param="model"
-        )
+        raise ClientFault(400, "invalid_model", f"'model' is longer than {MAX_MODEL_CHARS} bytes.", param="model")
     return str(scalar(raw))
 
 

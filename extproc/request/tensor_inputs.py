@@ -101,9 +101,7 @@ def read(array: bytes | None, *, tail: Span | None, max_keys: int) -> Inputs:
             at += size
         tensors[tensor.name] = tensor
     if tail is not None and at != tail.end:
-        raise malformed(
-            f"the sizes add up to {at - tail.start} bytes, {tail.end - tail.start} follow the JSON"
-        )
+        raise malformed(f"the sizes add up to {at - tail.start} bytes, {tail.end - tail.start} follow the JSON")
     return Inputs(array or b"", tuple(tensors.values()))
 
 

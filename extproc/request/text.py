@@ -1,4 +1,4 @@
-"""The user's text in a request: the last user turn, cut to a bound. Odd shapes give less text, never an error."""
+"""The user's text in a request: the last user turn, cut to a bound. Odd shapes give less text, no error."""
 
 from __future__ import annotations
 

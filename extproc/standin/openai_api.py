@@ -31,8 +31,7 @@ def chat(received: Received) -> Reply:
         return Stream(_with_usage(events, head, echo, received), done=True)
     message = {"role": "assistant", "content": echo.line, "refusal": None}
     choices = [
-        {"index": index, "message": message, "logprobs": None, "finish_reason": finish(echo)}
-        for index in indexes
+        {"index": index, "message": message, "logprobs": None, "finish_reason": finish(echo)} for index in indexes
     ]
     return Plain({**head, "choices": choices, "usage": _usage(echo, len(indexes))})
 
@@ -54,8 +53,7 @@ def completions(received: Received) -> Reply:
     if received.document.get("stream") is True:
         return Stream(_with_usage(_text_chunks(head, echo, indexes), head, echo, received), done=True)
     choices = [
-        {"index": index, "text": echo.line, "logprobs": None, "finish_reason": finish(echo)}
-        for index in indexes
+        {"index": index, "text": echo.line, "logprobs": None, "finish_reason": finish(echo)} for index in indexes
     ]
     return Plain({**head, "choices": choices, "usage": _usage(echo, len(indexes))})
 

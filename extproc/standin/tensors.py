@@ -49,9 +49,7 @@ def read_all(inputs: Any, tail: bytes) -> list[Tensor]:
         tensors.append(_read(described, None if size is None else tail[offset : offset + size]))
         offset += size or 0
     if offset != len(tail):
-        raise _fault(
-            f"unexpected size of binary input data, {offset} bytes are described, {len(tail)} follow"
-        )
+        raise _fault(f"unexpected size of binary input data, {offset} bytes are described, {len(tail)} follow")
     return tensors
 
 

@@ -8,8 +8,10 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from watchfiles import awatch
 
 from extproc.edge import config_file
 from extproc.edge.config_file import watch
@@ -148,22 +150,26 @@ async def test_a_link_into_another_directory_is_covered_by_the_regular_look(tmp_
         await watched.sees("1")
 
 
-async def test_a_directory_made_anew_is_watched_again(tmp_path: Path) -> None:
+async def test_a_directory_made_anew_is_watched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    armed_for: list[Path] = []
+
+    def counting(directory: Path, **options: Any) -> Any:
+        armed_for.append(directory)
+        return awatch(directory, **options)
+
+    monkeypatch.setattr("extproc.edge.config_file.awatch", counting)
     path = tmp_path / "conf" / "extproc.yaml"
     path.parent.mkdir()
-    path.write_text("0")
-    async with watching(path) as watched:
-        shutil.rmtree(path.parent)
-        await asyncio.sleep(0.3)
-        path.parent.mkdir()
-        path.write_text("1")
-    # The watch of the removed directory is dead; the next look finds the new one.
+    path.write_text("1")
     async with watching(path, poll_s=0.1) as watched:
         await watched.sees("1")
         shutil.rmtree(path.parent)
         path.parent.mkdir()
         path.write_text("2")
         await watched.sees("2")
+        async with asyncio.timeout(NOTICED_S):
+            while len(armed_for) < 2:  # without a second watch only the regular look would be left
+                await asyncio.sleep(0.01)
 
 
 async def test_a_missing_directory_is_complained_about_once_and_polled(

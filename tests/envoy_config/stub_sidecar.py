@@ -112,7 +112,8 @@ Script = Callable[[int, Seen], bytes]
 class StubSidecar:
     """`script(phase, seen)` gives the answer to each message."""
 
-    def __init__(self, address: str, script: Script) -> None:
+    def __init__(self, path: str, script: Script) -> None:
+        self.path = path  # of its unix socket
         self.script = script
         self.seen: list[Seen] = []
         options = [("grpc.max_receive_message_length", -1)]
@@ -121,7 +122,7 @@ class StubSidecar:
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(METHOD, {"Process": handler}),)
         )
-        self.server.add_insecure_port(address)
+        self.server.add_insecure_port(f"unix:{path}")
         self.server.start()
 
     def stop(self) -> None:

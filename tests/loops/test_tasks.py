@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ async def test_a_group_that_has_ended_takes_no_task_and_the_coroutine_is_closed(
 
     async with asyncio.TaskGroup() as group:
         pass
-    coro = never()
+    coro: Any = never()
     with pytest.raises(RuntimeError):
         spawn(group, coro, name="late")
     assert coro.cr_frame is None  # closed: no "never awaited" warning later

@@ -23,9 +23,7 @@ class Labels:
 
     def __init__(self, scenarios: Mapping[str, Scenario], *, default_scenario: str) -> None:
         verdicts = {tier.value: _verdict(tier, default_scenario, tier.value) for tier in Tier}
-        verdicts |= {
-            name.casefold(): _verdict(scenario.tier, name, name) for name, scenario in scenarios.items()
-        }
+        verdicts |= {name.casefold(): _verdict(scenario.tier, name, name) for name, scenario in scenarios.items()}
         self._verdicts = verdicts
 
     def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None:

@@ -13,8 +13,7 @@ FORMAT = flat(
     Spelling(
         keys=SAMPLING | LENGTH | FAN_OUT | {"stream": Field.STREAM, "priority": Field.PRIORITY},
         insert=INSERT,
-        length=everywhere("max_tokens", "max_completion_tokens")
-        | {Engine.LLAMACPP: ("max_tokens", "n_predict")},
+        length=everywhere("max_tokens", "max_completion_tokens") | {Engine.LLAMACPP: ("max_tokens", "n_predict")},
     ),
     lambda root, max_chars: text.of_messages(root.raw("messages"), max_chars),
 )

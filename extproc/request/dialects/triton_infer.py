@@ -70,9 +70,7 @@ class TritonInferDocument(Struct, frozen=True):
             headers = ((HEADER_LENGTH, b"%d" % len(head)),)
         return Written(self._joined(head, tail), headers)
 
-    def _tensor_edits(
-        self, by_field: Mapping[Field, Change]
-    ) -> tuple[dict[str, bytes], list[tuple[Span, bytes]]]:
+    def _tensor_edits(self, by_field: Mapping[Field, Change]) -> tuple[dict[str, bytes], list[tuple[Span, bytes]]]:
         """New JSON `data` by tensor name, and new bytes in the tail."""
         data: dict[str, bytes] = {}
         tail: list[tuple[Span, bytes]] = []
@@ -148,9 +146,7 @@ def read(body: bytes, reading: Reading) -> TritonInferDocument:
     spelled = [Occurrence(INPUTS, t.input.name, t.field, t.value) for t in carriers] + found
     prompt = by_name.get(names.text) if names.text is not None else None
     request = _request(reading, spelled, _text(prompt, body, reading.max_chars))
-    return TritonInferDocument(
-        request, body, head, framed, root, parameters, inputs, tuple(found), tuple(carriers)
-    )
+    return TritonInferDocument(request, body, head, framed, root, parameters, inputs, tuple(found), tuple(carriers))
 
 
 def _request(reading: Reading, spelled: Sequence[Occurrence], prompt: str) -> InferenceRequest:
@@ -188,9 +184,7 @@ def _parameters(root: JsonObject, max_keys: int) -> JsonObject | None:
     return parse(raw, max_keys=max_keys, what=f"'{PARAMETERS}' object")
 
 
-def _parameter_tensors(
-    by_name: Mapping[str, Input], names: TensorNames, body: bytes
-) -> list[ParameterTensor]:
+def _parameter_tensors(by_name: Mapping[str, Input], names: TensorNames, body: bytes) -> list[ParameterTensor]:
     found: list[ParameterTensor] = []
     for field in _NAMED:
         name: str | None = getattr(names, field.value)
