@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct, Value
 
 from extproc.codec.wire import ext_proc_pb2 as pb
@@ -27,14 +28,40 @@ METADATA_NAMESPACE = "llm"
 
 _OVERWRITE = pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 _RESPONSES = frozenset({"response_headers", "response_body", "response_trailers"})
-_STREAM_BODY = pb.ProcessingMode(
-    request_header_mode=pb.ProcessingMode.SEND,
-    response_header_mode=pb.ProcessingMode.SKIP,
-    request_body_mode=pb.BodySendMode.NONE,
-    response_body_mode=pb.BodySendMode.NONE,
-    request_trailer_mode=pb.ProcessingMode.SKIP,
-    response_trailer_mode=pb.ProcessingMode.SKIP,
-)
+_STREAM_BODY = pb.ProcessingResponse(
+    mode_override=pb.ProcessingMode(
+        request_header_mode=pb.ProcessingMode.SEND,
+        response_header_mode=pb.ProcessingMode.SKIP,
+        request_body_mode=pb.BodySendMode.NONE,
+        response_body_mode=pb.BodySendMode.NONE,
+        request_trailer_mode=pb.ProcessingMode.SKIP,
+        response_trailer_mode=pb.ProcessingMode.SKIP,
+    )
+).SerializeToString()
+
+
+def _tag(message: type[Message], field: str) -> bytes:
+    """The tag of a length-delimited field, read off the generated message."""
+    return bytes([message.DESCRIPTOR.fields_by_name[field].number << 3 | 2])
+
+
+_PHASE_TAGS = {
+    phase: _tag(pb.ProcessingResponse, phase)
+    for phase in (
+        "request_headers",
+        "response_headers",
+        "request_body",
+        "response_body",
+        "request_trailers",
+        "response_trailers",
+    )
+}
+_RESPONSE = _tag(pb.BodyResponse, "response")
+_HEADER_MUTATION = _tag(pb.CommonResponse, "header_mutation")
+_BODY_MUTATION = _tag(pb.CommonResponse, "body_mutation")
+_BODY = _tag(pb.BodyMutation, "body")
+_CLEAR_ROUTE_CACHE = pb.CommonResponse(clear_route_cache=True).SerializeToString()
+_SMALL = [bytes([value]) for value in range(0x80)]
 
 
 def event(message: bytes) -> Event:
@@ -72,23 +99,31 @@ def _attributes(groups: Mapping[str, Struct]) -> dict[str, str]:
 
 
 def continued(command: Continue) -> bytes:
-    """A serialized ProcessingResponse that lets the phase go on."""
-    response = pb.ProcessingResponse()
+    """A serialized ProcessingResponse that lets the phase go on.
+
+    Written by hand around the body: the generated message would copy a large body twice more, into the message
+    and out of it, and header options repeat from request to request.
+    """
+    phase = _PHASE_TAGS[command.phase]
     if command.phase.endswith("trailers"):
-        getattr(response, command.phase).SetInParent()
-        return response.SerializeToString()
-    common = getattr(response, command.phase).response
-    common.SetInParent()
+        return phase + b"\x00"
+    common: list[bytes] = []
     if command.set_headers:
-        common.header_mutation.CopyFrom(_header_mutation(command.set_headers))
-        common.clear_route_cache = command.clear_route_cache
+        options = b"".join(_option(name, value) for name, value in command.set_headers)
+        common += (_HEADER_MUTATION, varint(len(options)), options)
     if command.body is not None:
-        common.body_mutation.body = command.body
+        size = varint(len(command.body))
+        common += (_BODY_MUTATION, varint(1 + len(size) + len(command.body)), _BODY, size, command.body)
+    if command.clear_route_cache:
+        common.append(_CLEAR_ROUTE_CACHE)
+    length = sum(map(len, common))
+    head = varint(length)
+    chunks = [phase, varint(1 + len(head) + length), _RESPONSE, head, *common]
     if command.metadata is not None:
-        response.dynamic_metadata.CopyFrom(_metadata(tuple(command.metadata.items())))
+        chunks.append(_metadata(tuple(command.metadata.items())))
     if command.stream_body:
-        response.mode_override.CopyFrom(_STREAM_BODY)
-    return response.SerializeToString()
+        chunks.append(_STREAM_BODY)
+    return b"".join(chunks)
 
 
 def rejected(command: Reject) -> bytes:
@@ -96,22 +131,39 @@ def rejected(command: Reject) -> bytes:
     response = pb.ProcessingResponse()
     immediate = response.immediate_response
     immediate.status.code = command.status
-    immediate.headers.CopyFrom(_header_mutation(command.headers))
+    for name, value in command.headers:
+        immediate.headers.set_headers.append(_header_option(name, value))
     immediate.body = command.body
     immediate.details = f"llm_{command.reason}"
     return response.SerializeToString()
 
 
-def _header_mutation(pairs: tuple[tuple[str, bytes], ...]) -> pb.HeaderMutation:
-    mutation = pb.HeaderMutation()
-    for name, value in pairs:
-        option = mutation.set_headers.add(append_action=_OVERWRITE)
-        option.header.key = name
-        option.header.raw_value = value
-    return mutation
+def varint(value: int) -> bytes:
+    """A length as protobuf writes it: seven bits a byte, low ones first."""
+    if value < 0x80:
+        return _SMALL[value]
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _header_option(name: str, value: bytes) -> pb.HeaderValueOption:
+    header = pb.HeaderValue(key=name, raw_value=value)
+    return pb.HeaderValueOption(header=header, append_action=_OVERWRITE)
+
+
+@lru_cache(maxsize=4096)
+def _option(name: str, value: bytes) -> bytes:
+    """One element of HeaderMutation.set_headers."""
+    mutation = pb.HeaderMutation(set_headers=[_header_option(name, value)])
+    return mutation.SerializeToString()
 
 
 @lru_cache(maxsize=1024)
-def _metadata(pairs: tuple[tuple[str, str], ...]) -> Struct:
+def _metadata(pairs: tuple[tuple[str, str], ...]) -> bytes:
     inner = Struct(fields={name: Value(string_value=value) for name, value in pairs})
-    return Struct(fields={METADATA_NAMESPACE: Value(struct_value=inner)})
+    struct = Struct(fields={METADATA_NAMESPACE: Value(struct_value=inner)})
+    return pb.ProcessingResponse(dynamic_metadata=struct).SerializeToString()

@@ -31,13 +31,14 @@ async def watch(path: Path, stop: asyncio.Event, on_change: Callable[[], object]
 
     `on_change` has to be idempotent and quick: neighbours of the file cause calls as well.
     """
+    directory = _directory(path)
     complaint: str | None = None
     while not stop.is_set():
         try:
-            await _watch_directory(path.parent, stop, on_change, poll_s)
+            await _watch_directory(directory, stop, on_change, poll_s)
         except (OSError, WatchfilesRustInternalError) as error:
             if complaint != (complaint := str(error)):
-                logger.warning("%s cannot be watched, polled every %g s: %s", path.parent, poll_s, error)
+                logger.warning("%s cannot be watched, polled every %g s: %s", directory, poll_s, error)
             await _pause(stop, poll_s)
             on_change()
 
@@ -49,7 +50,6 @@ async def _watch_directory(
 
     Both are looked at, since a directory made anew may well get the number of the removed one.
     """
-    directory = directory.absolute()
     watched = _identity(directory)
     bursts = awatch(
         directory,
@@ -80,6 +80,10 @@ class _Stop:
 
     def set(self) -> None:
         self._cancelled = True
+
+
+def _directory(path: Path) -> Path:
+    return path.absolute().parent
 
 
 def _identity(directory: Path) -> tuple[int, int] | None:

@@ -18,20 +18,17 @@ from extproc.errors import ClientFault
 from extproc.model.values import ABSENT, Missing, Scalar
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KEY = re.compile(rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*', re.DOTALL)
-_AFTER = re.compile(rb"[ \t\n\r]*([,}])")
+_KEY = rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*'
+_FIRST = re.compile(_KEY, re.DOTALL)
+_NEXT = re.compile(rb"[ \t\n\r]*+(?:," + _KEY + rb"|\})", re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 
 Edit = bytes | Literal[Missing.ABSENT]
 """New bytes of a member's value, or ABSENT to remove the member."""
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
-    """Spans in the body: the key with its quotes starts at `start`, the value is [value, end)."""
-
-    start: int
-    value: int
-    end: int
+Span = tuple[int, int, int]
+"""A member in the body: its key with quotes starts at [0], its value is [1]:[2]."""
 
 
 class JsonObject:
@@ -55,8 +52,8 @@ class JsonObject:
 
     def raw(self, key: str) -> bytes | None:
         """The value's bytes; None when the key is absent."""
-        member = self._members.get(key)
-        return self.body[member.value : member.end] if member else None
+        span = self._members.get(key)
+        return self.body[span[1] : span[2]] if span else None
 
     def edited(self, edits: Mapping[str, Edit]) -> bytes:
         """The body with these members replaced, removed or appended; all other bytes as they were."""
@@ -68,9 +65,9 @@ class JsonObject:
         pieces: list[bytes] = []
         at = 0
         for key in sorted((key for key in edits if key in self._members), key=self._start):
-            member = self._members[key]
-            pieces += (self.body[at : member.value], edits[key])  # type: ignore[arg-type]
-            at = member.end
+            _, value, value_end = self._members[key]
+            pieces += (self.body[at:value], edits[key])  # type: ignore[arg-type]
+            at = value_end
         end = self._last_end()
         pieces.append(self.body[at:end])
         pieces += _appended(self._new(edits), first=not self._members)
@@ -82,29 +79,29 @@ class JsonObject:
         previous: int | None = None
         pieces: list[bytes] = []
         kept = 0
-        for key, member in self._members.items():
+        for key, (start, value, end) in self._members.items():
             if key not in removed:
-                separator = body[previous : member.start] if previous is not None and kept else b""
-                edit = edits.get(key, body[member.value : member.end])
+                separator = body[previous:start] if previous is not None and kept else b""
+                edit = edits.get(key, body[value:end])
                 assert edit is not ABSENT
-                pieces += (separator, body[member.start : member.value], edit)
+                pieces += (separator, body[start:value], edit)
                 kept += 1
-            previous = member.end
+            previous = end
         first = next(iter(self._members.values()))
         appended = _appended(self._new(edits), first=kept == 0)
-        return b"".join((body[: first.start], *pieces, *appended, body[self._last_end() :]))
+        return b"".join((body[: first[0]], *pieces, *appended, body[self._last_end() :]))
 
     def _new(self, edits: Mapping[str, Edit]) -> dict[str, bytes]:
         return {key: edit for key, edit in edits.items() if key not in self._members and edit is not ABSENT}
 
     def _start(self, key: str) -> int:
-        return self._members[key].start
+        return self._members[key][0]
 
     def _last_end(self) -> int:
         """Where the last member ends; right behind the brace in an empty object."""
         if not self._members:
             return self.body.index(b"{") + 1
-        return next(reversed(self._members.values())).end
+        return next(reversed(self._members.values()))[2]
 
 
 def parse(body: bytes, *, max_keys: int, what: str = "body") -> JsonObject:
@@ -151,31 +148,27 @@ def encode(value: Scalar) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _walk(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, Member] | None:
+def _walk(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, Span] | None:
     """The members' spans, or None where a key is repeated.
 
     `values` holds the last value of each key. Where that value's bytes stand behind a key and a comma or
     brace follows, they are this key's value: of two JSON values that start at one place only a number can
     be a prefix of the other, and then a digit follows.
     """
-    members: dict[str, Member] = {}
-    at = body.index(b"{") + 1
-    for _ in range(len(values)):
-        key = _KEY.match(body, at)
-        if key is None:
-            return None
-        name = _key_text(key[1])
+    members: dict[str, Span] = {}
+    found = _FIRST.match(body, body.index(b"{") + 1)
+    while found is not None and (quoted := found[1]) is not None:
+        name = _key_text(quoted)
         raw = bytes(values[name])
-        start = key.end()
-        at = start + len(raw)
-        after = _AFTER.match(body, at)
-        if name in members or after is None or not body.startswith(raw, start):
+        start = found.end()
+        end = start + len(raw)
+        if name in members or not body.startswith(raw, start):
             return None
-        members[name] = Member(key.start(1), start, at)
-        at = after.end()
-        if after[1] == b"}":
-            return members if len(members) == len(values) else None
-    return members if not values else None
+        members[name] = (found.start(1), start, end)
+        found = _NEXT.match(body, end)
+        if found is None:
+            return None
+    return members if len(members) == len(values) else None
 
 
 def _key_text(quoted: bytes) -> str:

@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from extproc.model.names import Dialect, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest
-from extproc.registry import TensorNames
-from extproc.request import document, tensor_inputs, tensors
+from extproc.request import document, tensor_fields, tensor_inputs, tensors
 from extproc.request.dialects.spellings import FAN_OUT, LENGTH, SAMPLING, everywhere
 from extproc.request.document import Occurrence, Reading, Spelling, Writing, Written, invalid
 from extproc.request.headers import Headers
 from extproc.request.json_object import Edit, JsonObject, encode, parse
-from extproc.request.tensor_inputs import INPUTS, PARAMETERS, Input, Inputs, Span, malformed
-from extproc.request.tensors import KINDS, MAX_ELEMENTS, Clip, Kind, Number
+from extproc.request.tensor_fields import ParameterTensor
+from extproc.request.tensor_inputs import INPUTS, PARAMETERS, Inputs, Span, malformed
+from extproc.request.tensors import Clip
 
 HEADER_LENGTH = "inference-header-content-length"
 
@@ -34,17 +34,6 @@ INSERTABLE = frozenset({Field.PRIORITY})
 
 _LENGTH_KEY = "max_tokens"
 _GREEDY_TOP_K = 1
-_WHOLE = frozenset({Field.MAX_TOKENS, Field.BEAMS})
-_NAMED = (Field.MAX_TOKENS, Field.TEMPERATURE, Field.TOP_P, Field.TOP_K, Field.BEAMS)
-
-
-class ParameterTensor(Struct, frozen=True):
-    """A tensor that carries a field. `value` is its largest element, None where it has none."""
-
-    field: Field
-    kind: Kind
-    input: Input
-    value: Number | None
 
 
 class TritonInferDocument(Struct, frozen=True):
@@ -70,10 +59,10 @@ class TritonInferDocument(Struct, frozen=True):
             headers = ((HEADER_LENGTH, b"%d" % len(head)),)
         return Written(self._joined(head, tail), headers)
 
-    def _tensor_edits(self, by_field: Mapping[Field, Change]) -> tuple[dict[str, bytes], list[tuple[Span, bytes]]]:
+    def _tensor_edits(self, by_field: Mapping[Field, Change]) -> tuple[dict[str, bytes], dict[Span, bytes]]:
         """New JSON `data` by tensor name, and new bytes in the tail."""
         data: dict[str, bytes] = {}
-        tail: list[tuple[Span, bytes]] = []
+        tail: dict[Span, bytes] = {}
         for tensor in self.tensors:
             clip = _clip(by_field.get(tensor.field))
             old, span = tensor.input.data, tensor.input.tail
@@ -85,7 +74,7 @@ class TritonInferDocument(Struct, frozen=True):
                     data[tensor.input.name] = new
             elif span is not None:
                 view = memoryview(self.body)[span.start : span.end]
-                tail.append((span, tensors.clipped(tensor.kind, view, clip)))
+                tail[span] = tensors.clipped(tensor.kind, view, clip)
         return data, tail
 
     def _edited_head(self, by_field: Mapping[Field, Change], data: Mapping[str, bytes]) -> bytes:
@@ -117,15 +106,15 @@ class TritonInferDocument(Struct, frozen=True):
     def _length_in_tensor(self) -> bool:
         return any(t.field is Field.MAX_TOKENS and t.value is not None for t in self.tensors)
 
-    def _joined(self, head: bytes, tail: list[tuple[Span, bytes]]) -> bytes:
+    def _joined(self, head: bytes, tail: Mapping[Span, bytes]) -> bytes:
         """The head and the tail with these spans replaced; the very body where neither differs."""
         view = memoryview(self.body)
-        tail = [(span, new) for span, new in tail if view[span.start : span.end] != new]
-        if not tail and len(head) == self.head and self.body.startswith(head):
+        edits = [(span, new) for span, new in tail.items() if view[span.start : span.end] != new]
+        if not edits and len(head) == self.head and self.body.startswith(head):
             return self.body
         pieces: list[bytes | memoryview] = [head]
         at = self.head
-        for span, new in sorted(tail, key=lambda edit: edit[0].start):
+        for span, new in sorted(edits, key=lambda edit: edit[0].start):
             pieces += (view[at : span.start], new)
             at = span.end
         pieces.append(view[at:])
@@ -142,10 +131,10 @@ def read(body: bytes, reading: Reading) -> TritonInferDocument:
     names = reading.triton(reading.target.model or "").tensors
     by_name = {tensor.name: tensor for tensor in inputs.tensors}
     found = document.occurrences(parameters, SPELLING, PARAMETERS) if parameters is not None else []
-    carriers = _parameter_tensors(by_name, names, body)
+    carriers = tensor_fields.find(by_name, names, body)
     spelled = [Occurrence(INPUTS, t.input.name, t.field, t.value) for t in carriers] + found
-    prompt = by_name.get(names.text) if names.text is not None else None
-    request = _request(reading, spelled, _text(prompt, body, reading.max_chars))
+    text = by_name.get(names.text) if names.text is not None else None
+    request = _request(reading, spelled, tensor_fields.prompt(text, body, reading.max_chars))
     return TritonInferDocument(request, body, head, framed, root, parameters, inputs, tuple(found), tuple(carriers))
 
 
@@ -182,70 +171,6 @@ def _parameters(root: JsonObject, max_keys: int) -> JsonObject | None:
     if raw[:1] != b"{":
         raise invalid(PARAMETERS, "an object")
     return parse(raw, max_keys=max_keys, what=f"'{PARAMETERS}' object")
-
-
-def _parameter_tensors(by_name: Mapping[str, Input], names: TensorNames, body: bytes) -> list[ParameterTensor]:
-    found: list[ParameterTensor] = []
-    for field in _NAMED:
-        name: str | None = getattr(names, field.value)
-        tensor = by_name.get(name) if name is not None else None
-        if tensor is None:
-            continue
-        kind = KINDS.get(tensor.datatype)
-        if kind is not None:
-            value = _largest(field, tensor.name, _elements(tensor, kind, body))
-            found.append(ParameterTensor(field, kind, tensor, value))
-        elif field is Field.MAX_TOKENS:
-            raise invalid(tensor.name, "a tensor of a numeric datatype")
-    return found
-
-
-def _elements(tensor: Input, kind: Kind, body: bytes) -> Sequence[Number]:
-    """The elements; ClientFault 400 where they cannot be judged, in shared memory or too many of them."""
-    data, span = tensor.data, tensor.tail
-    if data is not None:
-        numbers = tensors.json_numbers(data) if data.count(b",") < MAX_ELEMENTS else None
-    elif span is not None:
-        fits = (span.end - span.start) % kind.size == 0 and span.end - span.start <= MAX_ELEMENTS * kind.size
-        numbers = list(tensors.unpacked(kind, memoryview(body)[span.start : span.end])) if fits else None
-    else:
-        raise invalid(tensor.name, "a tensor with its elements in the request")
-    if numbers is None:
-        raise invalid(tensor.name, f"whole elements of its datatype, at most {MAX_ELEMENTS}")
-    return numbers
-
-
-def _largest(field: Field, name: str, elements: Sequence[Number]) -> Number | None:
-    """The largest element, so that a cap holds for each. Any top_k passes: some mean "all of them"."""
-    if field is Field.TOP_K:
-        finite = [value for value in elements if math.isfinite(value)]
-        return max(map(_plain, finite), default=None)
-    for value in elements:
-        if not 0 <= value < math.inf:
-            raise invalid(name, "numbers, 0 or more")
-        if field in _WHOLE and value != math.floor(value):
-            raise invalid(name, "whole numbers, 0 or more")
-    return max(map(_plain, elements), default=None)
-
-
-def _plain(value: Number) -> Number:
-    """A whole number as int, as `json_object.number` reads it; beyond 15 digits only limits matter."""
-    return int(value) if abs(value) < 1e15 and value == math.floor(value) else value
-
-
-def _text(tensor: Input | None, body: bytes, max_chars: int) -> str:
-    """The text tensor's text; a datatype other than BYTES, token ids say, has none."""
-    if tensor is None or tensor.datatype != "BYTES":
-        return ""
-    if tensor.data is not None:
-        return tensors.json_text(tensor.data, max_chars)
-    span = tensor.tail
-    if span is None:
-        return ""
-    elements = tensors.strings(memoryview(body)[span.start : span.end])
-    if elements is None:
-        raise invalid(tensor.name, f"elements behind their lengths, at most {MAX_ELEMENTS}")
-    return tensors.packed_text(elements, max_chars)
 
 
 def _clip(change: Change | None) -> Clip | None:
