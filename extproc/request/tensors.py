@@ -161,7 +161,7 @@ def strings(data: memoryview) -> list[memoryview] | None:
     while at < len(data):
         start = at + 4
         at = start + int.from_bytes(data[at:start], "little")
-        if start > len(data) or at > len(data) or len(found) == MAX_ELEMENTS:
+        if at > len(data) or len(found) == MAX_ELEMENTS:
             return None
         found.append(data[start:at])
     return found

@@ -275,6 +275,9 @@ def test_a_full_disk_is_counted_and_closing_gives_up_in_time(
     file.close(0.3)
     assert time.monotonic() - begin < 1.5
     assert (file.written, file.dropped) == (0, 10)
+    failures = file.failures
+    time.sleep(0.05)
+    assert file.failures == failures  # nobody goes on trying
 
 
 class Disk:

@@ -86,6 +86,15 @@ async def test_every_save_is_noticed(tmp_path: Path, save: Callable[[Path, str],
             await watched.sees(content)
 
 
+async def test_no_name_is_ignored(tmp_path: Path) -> None:
+    """File watchers made for source trees leave out directories and files with such names."""
+    path = tmp_path / "node_modules" / ".extproc.yaml.swp"
+    path.parent.mkdir()
+    async with watching(path) as watched:
+        path.write_text("1")
+        await watched.sees("1")
+
+
 def publish_config_map(volume: Path, version: int) -> None:
     """As the kubelet does: a new directory, then `..data` swapped by a rename, then the old one removed."""
     data = volume / "..data"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from extproc.model.names import Dialect, Field
+from extproc.model.names import Dialect, Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest
 from extproc.request import document, tensor_fields, tensor_inputs, tensors
 from extproc.request.dialects.spellings import FAN_OUT, LENGTH, SAMPLING, everywhere
@@ -48,6 +48,11 @@ class TritonInferDocument(Struct, frozen=True):
     inputs: Inputs
     found: tuple[Occurrence, ...]
     tensors: tuple[ParameterTensor, ...]
+
+    def respells(self, _: Engine) -> bool:
+        """Several places for the length, or a key the model does not read."""
+        keys = [occurrence.key for occurrence in self.found if occurrence.field is Field.MAX_TOKENS]
+        return len(self.request.length_keys) > 1 or any(key != _LENGTH_KEY for key in keys)
 
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:
         """The body with these changes. A change of a field that is neither found nor insertable is none."""

@@ -1,0 +1,144 @@
+"""The variants side by side: short rounds in turn, so that a busy minute of the machine hits all of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from bench import load
+from bench.bodies import Body, body
+from bench.processes import cpu_s, rss_mb
+from bench.variants import NAMES, NOOP, OURS, Variant, check, engine, variant
+
+MIN_REQUESTS = 24
+WARM_UP_REQUESTS = {"2 KB": 400, "100 KB": 120, "1 MB": 32}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured. `seconds` is what a round of one case takes."""
+
+    rounds: int
+    seconds: float
+    bodies: tuple[str, ...] = ("2 KB", "100 KB", "1 MB")
+    connections: tuple[int, ...] = (1, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of the table."""
+
+    variant: str
+    body: str
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one case did in one round. `sidecar_us` and `envoy_us` are CPU per request."""
+
+    load: load.Load
+    errors: int
+    sidecar_us: float | None
+    envoy_us: float
+    rss_mb: float | None
+
+
+@dataclass(slots=True)
+class Measured:
+    rounds: dict[Case, list[Round]] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> int:
+        return sum(each.errors for rounds in self.rounds.values() for each in rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Sidecar CPU of ours over the no-op's: the median of the rounds, and its spread."""
+
+    body: str
+    connections: int
+    median: float
+    least: float
+    most: float
+
+
+def compare(plan: Plan, folder: Path, config: Path | None, say: Say) -> Measured:
+    """All rounds of all cases. `folder` must exist and be short enough for socket paths."""
+    bodies = [body(label) for label in plan.bodies]
+    files = _written(bodies, folder)
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(engine(folder / "engine"))
+        variants = [stack.enter_context(variant(n, folder / f"v{i}", port, config)) for i, n in enumerate(NAMES)]
+        for each in bodies:
+            for one in variants:
+                check(one, each)
+        say("warming up")
+        counts = _counts(plan, variants, files, folder)
+        measured = Measured({case: [] for case in counts})
+        for number in range(1, plan.rounds + 1):
+            say(f"round {number} of {plan.rounds}")
+            # Turn by turn within a size, so that what is compared is measured within seconds.
+            for case, requests in counts.items():
+                one = next(each for each in variants if each.name == case.variant)
+                measured.rounds[case].append(_round(one, case, requests, files[case.body], folder))
+    return measured
+
+
+def _written(bodies: Sequence[Body], folder: Path) -> dict[str, Path]:
+    files = {each.label: folder / f"body-{len(each.data)}" for each in bodies}
+    for each in bodies:
+        files[each.label].write_bytes(each.data)
+    return files
+
+
+def _counts(plan: Plan, variants: list[Variant], files: dict[str, Path], folder: Path) -> dict[Case, int]:
+    """Requests per round of each case, in the order of the rounds, so that each takes about as long."""
+    counts = {}
+    for label in plan.bodies:
+        for connections in plan.connections:
+            for one in variants:
+                warm = WARM_UP_REQUESTS[label]
+                seen = load.put(one.port, files[label], requests=warm, connections=connections, scratch=folder)
+                counts[Case(one.name, label, connections)] = max(MIN_REQUESTS, round(seen.rps * plan.seconds))
+    return counts
+
+
+def _round(one: Variant, case: Case, requests: int, file: Path, folder: Path) -> Round:
+    before = _counters(one)
+    seen = load.put(one.port, file, requests=requests, connections=case.connections, scratch=folder)
+    sidecar, envoy, failed_open = (b - a for a, b in zip(before, _counters(one), strict=True))
+    return Round(
+        load=seen,
+        errors=seen.errors + int(failed_open),
+        sidecar_us=sidecar / seen.requests * 1e6 if one.sidecar else None,
+        envoy_us=envoy / seen.requests * 1e6,
+        rss_mb=rss_mb(one.sidecar.pid) if one.sidecar else None,
+    )
+
+
+def _counters(one: Variant) -> tuple[float, float, float]:
+    sidecar = cpu_s(one.sidecar.pid) if one.sidecar else 0.0
+    return sidecar, cpu_s(one.envoy.pid), one.failed_open()
+
+
+def ratios(measured: Measured) -> list[Ratio]:
+    """Ours over the no-op, round by round."""
+    found = []
+    for case, rounds in measured.rounds.items():
+        if case.variant != OURS:
+            continue
+        yardstick = measured.rounds[Case(NOOP, case.body, case.connections)]
+        each = [
+            a.sidecar_us / b.sidecar_us
+            for a, b in zip(rounds, yardstick, strict=True)
+            if a.sidecar_us is not None and b.sidecar_us
+        ]
+        found.append(Ratio(case.body, case.connections, median(each), min(each), max(each)))
+    return found
