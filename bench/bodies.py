@@ -48,7 +48,7 @@ def chat(size: int) -> bytes:
     shortest = len(_encoded([_turn("user", "")]))
     missing = size - shortest
     turns = _history(missing)
-    bare = _encoded(turns + [_turn("user", "")])
+    bare = _encoded([*turns, _turn("user", "")])
     padding = size - len(bare)
     if padding < 0:
         raise ValueError(f"a chat request of this kind has more than {size} bytes")

@@ -135,7 +135,7 @@ class Sidecar:
     def _open_audit(self, path: Path) -> AuditFile:
         config = self._settings.audit
         audit = AuditFile(path, max_bytes=config.max_bytes, keep=config.keep, max_pending=config.max_pending)
-        self._stack.callback(audit.close)
+        self._stack.push_async_callback(asyncio.to_thread, audit.close)
         return audit
 
     async def _serve_grpc(self) -> str:

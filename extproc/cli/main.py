@@ -22,6 +22,7 @@ def main(argv: Sequence[str]) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells every change of every neighbour
     try:
         code: int = arguments.run(arguments)
     except ConfigError as error:

@@ -67,7 +67,6 @@ class Metrics:
         self._granted = _Series(granted)
         self._decision = self._histogram("llm_decision_seconds", "Time to decide.", DECISION_BUCKETS_S)
         self._streams = self._counter("llm_streams_total", "Ended ext_proc streams.", "outcome")
-        self._messages = self._counter("llm_messages_total", "Received ext_proc messages.", "kind")
         self._open = self._gauge("llm_streams_open", "Open ext_proc streams.")
         self._generation = self._gauge("llm_config_generation", "Generation of the current snapshot.")
         self._reloads = self._counter("llm_config_reloads_total", "Configuration reloads.", "result")
@@ -102,9 +101,6 @@ class Metrics:
 
     def decision_seconds(self, seconds: float) -> None:
         self._decision.observe(seconds)
-
-    def message_received(self, kind: str) -> None:
-        self._messages.at((kind,)).inc()
 
     def stream_opened(self) -> None:
         self._open.inc()

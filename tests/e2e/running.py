@@ -213,7 +213,10 @@ def settings_tree(engine_url: str, folder: Path) -> dict[str, Any]:
             {"name": name, "engine": kind, "endpoints": [engine_url], "schedules_by_priority": True}
             for name, kind in pools
         ],
-        "trust": {"tokens": [{"file": str(folder / f"token-{number}")} for number in range(len(TOKENS))]},
+        "trust": {
+            "tokens": [{"file": str(folder / f"token-{number}")} for number in range(len(TOKENS))],
+            "sources": ["10.9.0.0/16"],
+        },
         "tenants": {
             "keys": [{"file": str(folder / "shop-key")}],
             "classes": {"vip": "critical", "batch": "best-effort", SHOP: "critical"},

@@ -191,9 +191,16 @@ def test_the_class_becomes_the_priority_of_each_engine(front: int, wanted: str, 
     assert generated.params["parameters"]["priority"] == triton
     unranked = ask(front, "/v2/models/other/generate", {"text_input": NORMAL}, headers)
     assert "priority" not in unranked.params["parameters"]
-    inference = {"inputs": [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": [NORMAL]}]}
-    assert ask(front, "/v2/models/m/infer", inference, headers).params["parameters"]["priority"] == triton
     assert "priority" not in ask(front, "/completion", {"prompt": NORMAL}, headers).params
+
+
+@pytest.mark.parametrize(("wanted", "level"), [("critical", 1), ("normal", 2), ("best-effort", 3)])
+def test_triton_infer_gets_a_priority_among_its_parameters(stack: Stack, wanted: str, level: int) -> None:
+    body = {"inputs": [{"name": "text_input", "datatype": "BYTES", "shape": [1], "data": [NORMAL]}]}
+    answer = ask(stack.port, "/v2/models/m/infer", body, {**TRUSTED, "x-request-class": wanted})
+    assert answer.params.get("parameters") == {"priority": level}
+    assert answer.decided("pool") == "engine-2"
+    assert changed(stack, answer) == {"priority": (None, level)}
 
 
 def test_a_priority_of_the_client_is_replaced(stack: Stack) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from extproc import __version__
 from extproc.edge.admin import AdminSources, application, describe, metrics_application, start
@@ -186,13 +187,21 @@ async def test_the_second_address_has_metrics_and_probes_only(world: World) -> N
 
 async def test_a_taken_port_is_one_clear_line(world: World) -> None:
     port = free_port()
+    app = application(world.sources())
+    cleaned: list[web.Application] = []
+
+    async def clean(app: web.Application) -> None:
+        cleaned.append(app)
+
+    app.on_cleanup.append(clean)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
         with pytest.raises(CannotStart) as caught:
-            await start(application(world.sources()), "127.0.0.1", port)
+            await start(app, "127.0.0.1", port)
+    assert cleaned == [app]
     assert str(caught.value) == f"the admin port 127.0.0.1:{port} cannot be opened: Address already in use"
-    runner = await start(application(world.sources()), "127.0.0.1", port)  # nothing is left behind
+    runner = await start(application(world.sources()), "127.0.0.1", port)
     await runner.cleanup()
 
 

@@ -61,6 +61,18 @@ async def test_next_waits_while_there_is_none() -> None:
     assert (await asyncio.wait_for(waiting, 1)).generation == 2
 
 
+async def test_next_waits_for_a_generation_that_is_new_to_the_caller() -> None:
+    board = Board(snapshot(1))
+    waiting = asyncio.create_task(board.next(2))
+    await asyncio.sleep(0)
+    board.publish(snapshot(2))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    board.publish(snapshot(3))
+    assert (await asyncio.wait_for(waiting, 1)).generation == 3
+
+
 async def test_all_waiters_wake_and_a_slow_one_skips_generations() -> None:
     board = Board(snapshot(1))
     seen: list[list[int]] = [[], [], []]
