@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ SOAK_REQUESTS = 200_000
 
 def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unlike the default, it ends the children too
     try:
         load.program()
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -34,6 +36,8 @@ def main(argv: Sequence[str]) -> int:
         for line in lines:
             print(f"bench: {line}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(report.text(results))
     if arguments.json:
         arguments.json.write_text(json.dumps(report.tree(results), indent=1, ensure_ascii=False) + "\n")

@@ -26,7 +26,9 @@ from extproc.edge.audit_file import AuditFile
 from extproc.edge.ext_proc import ExtProcServicer
 from extproc.model.commands import RecordDecision
 from extproc.model.names import Dialect
+from extproc.request.classify.pick import classify
 from extproc.request.document import Writing
+from extproc.request.formats import READERS
 from extproc.settings import Secrets, load, snapshot
 
 STEPS = ("codec in", "parse", "classify", "decide", "mutate", "codec out", "metrics, audit", "whole request")
@@ -65,15 +67,15 @@ def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: Audi
     messages = (headers_message(len(chat.data)), body_message(chat.data))
     calls = _record(servicer, recorder, messages)
     reading, context = calls["parse"].args, calls["decide"].args[0]
-    read = exchange.READERS[Dialect.OPENAI_CHAT]
+    read = READERS[Dialect.OPENAI_CHAT]
     document, changes = read(*reading), pipeline.changes(context)
     writing = Writing(context.engine, context.profile.triton)
     answers = [call.args[0] for call in calls["codec out"]]
-    classify = calls["classify"]
+    verdict = calls["classify"]
     us = {
         "codec in": cpu_us(lambda: [codec.event(message) for message in messages]),
         "parse": cpu_us(lambda: read(*reading)),
-        "classify": cpu_us(lambda: exchange.classify(*classify.args, **classify.kwargs)),
+        "classify": cpu_us(lambda: classify(*verdict.args, **verdict.kwargs)),
         "decide": cpu_us(lambda: pipeline.changes(context)),
         "mutate": cpu_us(lambda: document.write(changes, writing)),
         "codec out": cpu_us(lambda: [codec.continued(answer) for answer in answers]),
@@ -86,9 +88,9 @@ def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: Audi
 
 def _record(servicer: ExtProcServicer, recorder: Recorder, messages: tuple[bytes, bytes]) -> dict[str, Any]:
     """The calls one real request makes, by step."""
-    read, decided = Mock(wraps=exchange.READERS[Dialect.OPENAI_CHAT]), Mock(wraps=recorder.decided)
+    read, decided = Mock(wraps=READERS[Dialect.OPENAI_CHAT]), Mock(wraps=recorder.decided)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.dict(exchange.READERS, {Dialect.OPENAI_CHAT: read}))
+        stack.enter_context(patch.dict(READERS, {Dialect.OPENAI_CHAT: read}))
         stack.enter_context(patch.object(recorder, "decided", decided))
         spy = {
             name: stack.enter_context(patch.object(module, function, wraps=getattr(module, function)))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.errors import CannotMeasure
 
+ROOT = Path(__file__).resolve().parents[1]
 READY_S = 20.0
 END_S = 5.0
 
@@ -24,7 +25,7 @@ class Process:
         self.name = name
         self._log = log
         with log.open("wb") as sink:
-            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
+            self._child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
         self.pid = self._child.pid
 
     def await_ready(self, ready: Callable[[], bool]) -> None:

@@ -7,6 +7,7 @@ with RealEnvoy(plan(engine_port=upstream.port)) as envoy:
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -51,18 +52,37 @@ def plan(engine_port: int, *, ext_proc: Tcp | Pipe = NOBODY, **changes: Any) -> 
     return Plan(**{"engines": (engine,), "ext_proc": ext_proc, **changes})
 
 
-def talk(port: int, data: bytes, *, timeout: float = 3.0) -> bytes:
-    """Send bytes, return all bytes until the other side closes or is silent for `timeout` seconds."""
+def talk(port: int, data: bytes, *, answers: int = 1, timeout: float = 3.0) -> bytes:
+    """Send bytes, return what comes back: whole answers, or all until a close or `timeout` seconds of silence.
+
+    Not simply until the close, because Envoy waits a second for the client to close first.
+    """
     received = b""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.settimeout(timeout)
         try:
             connection.sendall(data)
-            while block := connection.recv(65536):
+            while not _whole(received, answers, headless=data.startswith(b"HEAD")) and (
+                block := connection.recv(65536)
+            ):
                 received += block
         except OSError:
             pass
     return received
+
+
+def _whole(received: bytes, answers: int, *, headless: bool) -> bool:
+    """Whether so many answers with a declared length have arrived; other framings are never whole."""
+    for _ in range(answers):
+        head, end, rest = received.partition(b"\r\n\r\n")
+        length = re.search(rb"\r\ncontent-length: (\d+)", head)
+        if not end or length is None:
+            return False
+        size = 0 if headless else int(length[1])
+        if len(rest) < size:
+            return False
+        received = rest[size:]
+    return True
 
 
 class RealEnvoy:

@@ -19,7 +19,6 @@ from typing import Any, Self, TypeVar
 
 import yaml
 
-from extproc.cli.envoy_config import Plan
 from extproc.cli.render import plan as planned
 from extproc.settings import load
 from extproc.trust import tenant_name
@@ -231,11 +230,23 @@ def write_config(path: Path, tree: Mapping[str, Any]) -> None:
     beside.replace(path)
 
 
+def swap_config(path: Path, tree: Mapping[str, Any]) -> None:
+    """As Kubernetes updates a mounted ConfigMap: a new directory, and the link `..data` swapped to it."""
+    version = path.parent / f"..{time.monotonic_ns()}"
+    version.mkdir()
+    (version / path.name).write_text(yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True))
+    link = path.parent / "..data_tmp"
+    link.symlink_to(version.name)
+    link.replace(path.parent / "..data")
+    if not path.is_symlink():
+        path.symlink_to(Path("..data") / path.name)
+
+
 class Stack:
     """Engine, sidecar and Envoy, configured by one file.
 
-    `changes` are laid over the config's top level; `plan` may change what Envoy is told. An engine that is
-    given is somebody else's to stop.
+    `changes` are laid over the config's top level; `save` writes the config. An engine that is given is
+    somebody else's to stop.
     """
 
     def __init__(
@@ -244,8 +255,7 @@ class Stack:
         engine: Engine | None = None,
         engine_url: str = "",
         changes: Mapping[str, Any] | None = None,
-        plan: Callable[[Plan], Plan] = lambda plan: plan,
-        adjust: Callable[[dict[str, Any]], None] | None = None,
+        save: Callable[[Path, Mapping[str, Any]], None] = write_config,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="e2e-"))
         self._stops: list[Callable[[], object]] = [lambda: shutil.rmtree(self.folder, ignore_errors=True)]
@@ -257,12 +267,13 @@ class Stack:
             self.config = self.folder / "config" / "extproc.yaml"
             self.config.parent.mkdir()
             self.tree = settings_tree(engine.url if engine else engine_url, self.folder) | dict(changes or {})
-            write_config(self.config, self.tree)
+            self._save = save
+            self._save(self.config, self.tree)
             state_dir = self.folder / "state"
             state_dir.mkdir()
             self.sidecar = Sidecar(self.config, state_dir)
             self._stops.append(lambda: self.sidecar.stop())
-            self.envoy = RealEnvoy(plan(planned(load(self.config.read_bytes()), state_dir)), adjust=adjust)
+            self.envoy = RealEnvoy(planned(load(self.config.read_bytes()), state_dir))
             self._stops.append(self.envoy.stop)
         except BaseException:
             self.stop()
@@ -277,6 +288,15 @@ class Stack:
     def stop(self) -> None:
         while self._stops:
             self._stops.pop()()
+
+    def reload(self, **changes: Any) -> None:
+        """Save the config with these top-level keys replaced, and wait until it is in force."""
+        before = self.sidecar.count("llm_config_generation")
+        self.save(**changes)
+        until(lambda: self.sidecar.count("llm_config_generation") > before, what="the next generation")
+
+    def save(self, **changes: Any) -> None:
+        self._save(self.config, self.tree | changes)
 
     @property
     def engine(self) -> Engine:

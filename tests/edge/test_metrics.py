@@ -92,14 +92,12 @@ def test_decision_time_has_fine_buckets(metrics: Metrics) -> None:
     assert value(metrics, "llm_decision_seconds_count") == 3
 
 
-def test_streams_and_messages(metrics: Metrics) -> None:
+def test_streams(metrics: Metrics) -> None:
     for _ in range(3):
         metrics.stream_opened()
     metrics.stream_ended("done")
-    metrics.message_received("request_headers")
     assert value(metrics, "llm_streams_open") == 2
     assert value(metrics, "llm_streams_total", outcome="done") == 1
-    assert value(metrics, "llm_messages_total", kind="request_headers") == 1
 
 
 def test_reloads_say_whether_the_last_one_was_applied(metrics: Metrics) -> None:

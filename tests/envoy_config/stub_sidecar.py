@@ -64,8 +64,7 @@ def one(data: bytes, *path: int) -> bytes:
 
 def mutation(headers: dict[str, str], remove: tuple[str, ...] = ()) -> bytes:
     sets = b"".join(
-        msg(1, msg(1, msg(1, key.encode()) + msg(3, value.encode())) + num(3, 2))
-        for key, value in headers.items()
+        msg(1, msg(1, msg(1, key.encode()) + msg(3, value.encode())) + num(3, 2)) for key, value in headers.items()
     )
     return sets + b"".join(msg(2, name.encode()) for name in remove)
 
@@ -84,9 +83,7 @@ def change(
 
 
 def reject(status: int, body: bytes, headers: dict[str, str], details: str = "llm_refused") -> bytes:
-    return msg(
-        7, msg(1, num(1, status)) + msg(2, mutation(headers)) + msg(3, body) + msg(5, details.encode())
-    )
+    return msg(7, msg(1, num(1, status)) + msg(2, mutation(headers)) + msg(3, body) + msg(5, details.encode()))
 
 
 def metadata(values: dict[str, str]) -> bytes:
@@ -119,9 +116,7 @@ class StubSidecar:
         options = [("grpc.max_receive_message_length", -1)]
         self.server = grpc.server(ThreadPoolExecutor(16), options=options)
         handler = grpc.stream_stream_rpc_method_handler(self._process)
-        self.server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(METHOD, {"Process": handler}),)
-        )
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(METHOD, {"Process": handler}),))
         self.server.add_insecure_port(f"unix:{path}")
         self.server.start()
 

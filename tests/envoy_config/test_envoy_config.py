@@ -79,16 +79,12 @@ def test_a_family_goes_to_the_first_engine_that_speaks_it(
     assert family_clusters(engines) == {Family(family): cluster for family, cluster in expected.items()}
     found = routes(rendered(engines=engines))
     for family, cluster in expected.items():
-        assert {at(found[family + kind], "route", "cluster") for kind in ("", "-critical", "-upgrade")} == {
-            cluster
-        }
+        assert {at(found[family + kind], "route", "cluster") for kind in ("", "-critical", "-upgrade")} == {cluster}
 
 
 def test_a_pool_named_by_the_sidecar_is_followed_whatever_the_engines() -> None:
     found = routes(rendered())
-    assert [at(found[name], "route", "cluster_header") for name in ("pool", "pool-critical")] == [
-        "x-llm-pool"
-    ] * 2
+    assert [at(found[name], "route", "cluster_header") for name in ("pool", "pool-critical")] == ["x-llm-pool"] * 2
 
 
 def test_every_engine_has_a_cluster_with_the_limits_of_the_example() -> None:
@@ -122,9 +118,7 @@ def test_a_tls_engine_is_checked_for_its_name() -> None:
     checks = tls["common_tls_context"]["validation_context"]
     assert tls["sni"] == "vllm.internal"
     assert checks["trusted_ca"] == {"filename": "/ca.pem"}
-    assert checks["match_typed_subject_alt_names"] == [
-        {"san_type": "DNS", "matcher": {"exact": "vllm.internal"}}
-    ]
+    assert checks["match_typed_subject_alt_names"] == [{"san_type": "DNS", "matcher": {"exact": "vllm.internal"}}]
 
 
 def test_a_tls_engine_named_by_address_is_checked_for_its_address_without_sni() -> None:
@@ -199,9 +193,7 @@ def test_every_local_reply_is_an_openai_error() -> None:
 
 
 def test_addresses() -> None:
-    config = rendered(
-        listener=Tcp("0.0.0.0", 80), admin=Pipe("/run/admin.sock"), access_log_path="/var/log/a.log"
-    )
+    config = rendered(listener=Tcp("0.0.0.0", 80), admin=Pipe("/run/admin.sock"), access_log_path="/var/log/a.log")
     assert at(config, "static_resources", "listeners", 0, "address", "socket_address") == {
         "address": "0.0.0.0",
         "port_value": 80,

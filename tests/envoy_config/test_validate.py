@@ -63,3 +63,8 @@ def test_an_overlay(name: str, tmp_path: Path) -> None:
     written = tmp_path / "envoy.yaml"
     written.write_text(dump(render(load_template(), OVERLAYS[name])), encoding="utf-8")
     validate(written)
+
+
+def test_the_folder_of_the_template_holds_no_python() -> None:
+    """It shares its name with an installed package and would hide it."""
+    assert not list(SHIPPED.parent.rglob("*.py"))

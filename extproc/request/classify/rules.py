@@ -1,8 +1,9 @@
 """Patterns over the user's text: the first matching rule, in the order of the configuration, decides.
 
-All patterns are one RE2 set: one pass over the text, in time linear in its length, whatever the patterns.
-The rejected alternatives: Python's `re` backtracks, so that one request can hold the process for minutes;
-pattern after pattern costs a pass per rule.
+The patterns are a few RE2 sets: a pass each, in time linear in the text, whatever the patterns. The rejected
+alternatives: Python's `re` backtracks, so that one request can hold the process for minutes; a pass per pattern
+reads a known text forty times; one set of all patterns has an automaton of so many states that a text it has
+not seen costs ten times as much (fifty rules, 500 characters: 230 µs in one set, 30 µs in four to eight).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from extproc.parameters import Rule, Scenario
 
 SOURCE = "rules"
 
-SET_MEMORY_BYTES = 64 << 20
-"""Bound of the set's automaton, grown by the variety of texts seen; a set that needs more gives up."""
+SETS = 4
+
+SET_MEMORY_BYTES = 48 << 20
+"""Bound of all automata together. They grow with the variety of texts seen and start over when they are full."""
 
 _ALWAYS = b""
 """A last pattern that every text matches. RE2 reports "nothing matched" and "out of memory" alike, as an
@@ -40,7 +43,9 @@ class Rules:
         _check(rules, scenarios)
         self._verdicts = tuple(_verdict(rule, default_scenario) for rule in rules)
         self._patterns = tuple(_compile(rule.pattern) for rule in rules)
-        self._set = _compile_set(rules, set_memory_bytes)
+        self._sets = tuple(
+            _compile_set(rules[start::SETS], set_memory_bytes // SETS) for start in range(min(SETS, len(rules)))
+        )
 
     def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None:
         first = self._first(_encode(request.text))
@@ -48,11 +53,16 @@ class Rules:
 
     def _first(self, text: bytes) -> int | None:
         """Index of the first rule that matches."""
-        matches = _match_set(self._set, text)
-        if not matches:
-            return next((i for i, pattern in enumerate(self._patterns) if pattern.search(text)), None)
-        first = min(matches)
+        first = len(self._verdicts)
+        for start, compiled in enumerate(self._sets):
+            matches = _match_set(compiled, text)
+            if not matches:
+                return self._searched(text)
+            first = min(first, start + SETS * min(matches))
         return first if first < len(self._verdicts) else None
+
+    def _searched(self, text: bytes) -> int | None:
+        return next((i for i, pattern in enumerate(self._patterns) if pattern.search(text)), None)
 
 
 def _check(rules: Sequence[Rule], scenarios: Mapping[str, Scenario]) -> None:

@@ -112,6 +112,6 @@ class _Failing:
 @pytest.mark.parametrize("error", [None, MemoryError(), re2.error("out of memory")])
 def test_a_failing_match_falls_back(error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     judge = build(*THREE)
-    monkeypatch.setattr(judge, "_set", _Failing(error))
+    monkeypatch.setattr(judge, "_sets", (_Failing(error),))
     assert named(judge(request("cat, bee"), CALLER)) == "second"
     assert judge(request("nothing"), CALLER) is None

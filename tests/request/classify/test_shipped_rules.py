@@ -80,12 +80,16 @@ def test_a_rules_tier_is_its_scenarios() -> None:
             assert shipped.tier is SCENARIOS[shipped.scenario].tier, shipped.name
 
 
-def table(*rows: tuple[str, str]) -> list[Any]:
-    """Rows of a scenario and one text per line."""
+def texts(table: str) -> list[str]:
+    """One text per line; short ones share a line, with ` | ` between them."""
+    return [text for line in table.strip().splitlines() for text in line.strip().split(" | ")]
+
+
+def rows(*tables: tuple[str, str]) -> list[Any]:
     return [
-        pytest.param(scenario, text.strip(), id=f"{scenario}: {text.strip()}")
-        for scenario, texts in rows
-        for text in texts.strip().splitlines()
+        pytest.param(scenario, text, id=f"{scenario}: {text}")
+        for scenario, table in tables
+        for text in texts(table)
     ]
 
 
@@ -107,16 +111,9 @@ ORDERS = """
     can you cancel my order
     I forgot my order number
     when will my parcel arrive
-    订单号12345678什么时候到
-    订单编号：SF1234567890
-    我的订单号是多少
-    运单号 ７７３１２３４５６
-    快递单号是YT1234567890123
-    我的快递到哪了
-    帮我查一下订单
-    单号 43214321 怎么不动了
-    東西沒到，訂單編號 20240101
-    什么时候能发货
+    订单号12345678什么时候到 | 订单编号：SF1234567890 | 我的订单号是多少 | 运单号 ７７３１２３４５６
+    快递单号是YT1234567890123 | 我的快递到哪了 | 帮我查一下订单 | 单号 43214321 怎么不动了
+    東西沒到，訂單編號 20240101 | 什么时候能发货
 """
 
 AMOUNTS = """
@@ -151,21 +148,8 @@ AMOUNTS = """
     500 yuan
     ￥99.9 不对
     ¥99
-    少了99元
-    一共１２９９元
-    99.5块
-    99块钱
-    花了50块
-    三百元
-    五千块钱
-    十块钱
-    3万元
-    3.5万块钱
-    5万人民币
-    500美元
-    我想借5000
-    还款1000可以吗
-    转了2万没到
+    少了99元 | 一共１２９９元 | 99.5块 | 99块钱 | 花了50块 | 三百元 | 五千块钱 | 十块钱 | 3万元 | 3.5万块钱
+    5万人民币 | 500美元 | 我想借5000 | 还款1000可以吗 | 转了2万没到
 """
 
 CARDS_AND_ACCOUNTS = """
@@ -216,20 +200,9 @@ BANKING = """
     can I get a loan
     raise my credit limit
     a fraudulent transaction
-    银行卡丢了
-    信用卡怎么办理
-    转账没到
-    余额不足
-    我要贷款
-    花呗怎么开通
-    借呗还不上
-    还款日是几号
-    逾期会怎样
-    提现失败
-    支付失败了
-    重复扣款
-    被盗刷了
-    信用額度和餘額
+    银行卡丢了 | 信用卡怎么办理 | 转账没到 | 余额不足 | 我要贷款 | 花呗怎么开通 | 借呗还不上
+    还款日是几号 | 逾期会怎样 | 提现失败
+    支付失败了 | 重复扣款 | 被盗刷了 | 信用額度和餘額
 """
 
 RETURNS = """
@@ -243,11 +216,7 @@ RETURNS = """
     can I return my order
     I want to return a product
     I want to return it
-    我要退货
-    怎么退款
-    可以换货吗
-    支持7天无理由吗
-    我要退貨
+    我要退货 | 怎么退款 | 可以换货吗 | 支持7天无理由吗 | 我要退貨
 """
 
 LEGAL = """
@@ -265,10 +234,7 @@ LEGAL = """
     I need a lawyer
     is it legally binding
     copyright infringement
-    合同违约怎么办
-    我要找律师
-    准备起诉他
-    法律上怎么规定
+    合同违约怎么办 | 我要找律师 | 准备起诉他 | 法律上怎么规定
 """
 
 PEOPLE = """
@@ -290,8 +256,7 @@ PEOPLE = """
     driver's license D1234567
     AB 12 34 56 C
     11010519491231002X
-    我的身份证号是110105194912310021
-    护照 E12345678
+    我的身份证号是110105194912310021 | 护照 E12345678
 """
 
 RECOMMENDATIONS = """
@@ -301,13 +266,8 @@ RECOMMENDATIONS = """
     any suggestions for dinner
     do you have recommendations for Rome
     gift ideas for my dad
-    推荐几部电影
-    求推荐
-    给我推荐一家餐厅
-    什么牌子的耳机好
-    生日送什么礼物
-    附近有什么好玩的景点
-    推荐人均50-100元的餐馆
+    推荐几部电影 | 求推荐 | 给我推荐一家餐厅 | 什么牌子的耳机好 | 生日送什么礼物
+    附近有什么好玩的景点 | 推荐人均50-100元的餐馆
     推荐个200元以上的酒店
 """
 
@@ -323,19 +283,13 @@ COPYWRITING = """
     tell me a joke
     I need a slogan
     suggest a tagline
-    写一首关于春天的诗
-    帮我写个文案
-    想一句广告语
-    编一个睡前故事
-    讲个笑话
-    给公司起个名字
-    作文《我的妈妈》
+    写一首关于春天的诗 | 帮我写个文案 | 想一句广告语 | 编一个睡前故事 | 讲个笑话 | 给公司起个名字 | 作文《我的妈妈》
 """
 
 
 @pytest.mark.parametrize(
     ("scenario", "text"),
-    table(
+    rows(
         ("order_query", ORDERS),
         ("payment", AMOUNTS),
         ("payment", CARDS_AND_ACCOUNTS),
@@ -421,25 +375,13 @@ LEFT_ALONE = r"""
     write a function that adds numbers
     tell me about the weather
     make your speech slower
-    今天天气怎么样
-    解一元二次方程
-    3元一次方程组
-    元旦放假吗
-    公元2024年
-    二十元素周期表
-    我们一块走吧
-    两块石头
-    推荐信怎么写
-    推荐算法的原理
-    转180度
-    还有3天
-    第12345号
-    北京时间 10:30
-    三国演义的作者
+    今天天气怎么样 | 解一元二次方程 | 3元一次方程组 | 元旦放假吗 | 公元2024年 | 二十元素周期表
+    我们一块走吧 | 两块石头
+    推荐信怎么写 | 推荐算法的原理 | 转180度 | 还有3天 | 第12345号 | 北京时间 10:30 | 三国演义的作者
 """
 
 
-@pytest.mark.parametrize("text", [line.strip() for line in LEFT_ALONE.strip().splitlines()])
+@pytest.mark.parametrize("text", texts(LEFT_ALONE))
 def test_left_alone(text: str) -> None:
     assert named(JUDGE(request(text), CALLER)) is None
 
@@ -462,10 +404,10 @@ def test_the_stricter_meaning_wins(text: str, scenario: str) -> None:
 
 
 def test_every_shipped_rule_decides_some_text_of_these_tables() -> None:
-    texts = "\n".join(
-        (ORDERS, AMOUNTS, CARDS_AND_ACCOUNTS, BANKING, RETURNS, LEGAL, PEOPLE, RECOMMENDATIONS, COPYWRITING)
-    )
-    deciding = {named(JUDGE(request(line.strip()), CALLER)) for line in texts.splitlines()}
+    tables = (
+        ORDERS, AMOUNTS, CARDS_AND_ACCOUNTS, BANKING, RETURNS, LEGAL, PEOPLE, RECOMMENDATIONS, COPYWRITING
+    )  # fmt: skip
+    deciding = {named(JUDGE(request(text), CALLER)) for table in tables for text in texts(table)}
     assert {shipped.name for shipped in SHIPPED} <= deciding
 
 
@@ -511,15 +453,16 @@ class _CountingSet:
     "unit",
     ["a", "1", "4111 ", "write a ", "order ", "my the my the ", "写一个", "送", "$1", "卡", "+1-(", "DE89 ", "99,"],
 )
-def test_one_pass_over_a_megabyte(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_pass_a_set_over_a_megabyte(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte is read in one pass, and the slower way, pattern after pattern, is never needed."""
-    counting = _CountingSet(JUDGE._set)
-    monkeypatch.setattr(JUDGE, "_set", counting)
+    counting = [_CountingSet(each) for each in JUDGE._sets]
+    monkeypatch.setattr(JUDGE, "_sets", tuple(counting))
     monkeypatch.setattr(JUDGE, "_patterns", ())
     texts = [(unit * (chars // len(unit) + 1))[:chars] for chars in (100_000, 1_000_000)]
     for text in texts:
         JUDGE(request(text), CALLER)
-    assert counting.passes == [(len(text.encode()), True) for text in texts]
+    for each in counting:
+        assert each.passes == [(len(text.encode()), True) for text in texts]
 
 
 def test_changing_digits_and_separators_are_one_pass_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,8 +472,9 @@ def test_changing_digits_and_separators_are_one_pass_too(monkeypatch: pytest.Mon
     for _ in range(100_000):
         state = (state * 1103515245 + 12345) % 2**31
         chars.append(alphabet[(state >> 16) % len(alphabet)])
-    counting = _CountingSet(JUDGE._set)
-    monkeypatch.setattr(JUDGE, "_set", counting)
+    counting = [_CountingSet(each) for each in JUDGE._sets]
+    monkeypatch.setattr(JUDGE, "_sets", tuple(counting))
     text = "".join(chars)
     JUDGE(request(text), CALLER)
-    assert counting.passes == [(len(text.encode()), True)]
+    for each in counting:
+        assert each.passes == [(len(text.encode()), True)]

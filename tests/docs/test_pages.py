@@ -1,0 +1,184 @@
+"""Every command of README and docs is run, in the order it stands there, on free ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from extproc.settings import load
+from tests.real_envoy import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GOES_ON = re.compile(r"make up|extproc serve")
+START_S = 30.0
+
+pytestmark = pytest.mark.envoy
+
+
+@dataclass
+class Reader:
+    """Somebody who follows a page in a checkout, typing what it says."""
+
+    home: Path
+    ports: dict[str, str] = field(default_factory=dict)
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def types(self, line: str) -> str:
+        """Run one command; what it printed. Servers are left running; an older one is ended first."""
+        command = self._on_free_ports(line)
+        if GOES_ON.search(command):
+            return self._starts(command)
+        done = subprocess.run(
+            command, shell=True, cwd=self.home, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def _starts(self, command: str) -> str:
+        self.leaves()
+        log = self.home / "printed"
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                command, shell=True, cwd=self.home, stdout=out, stderr=subprocess.STDOUT, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+        self.running.append(process)
+        deadline = time.monotonic() + START_S
+        while "audit " not in log.read_text():
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        return log.read_text()
+
+    def leaves(self) -> None:
+        """Ctrl-C."""
+        for process in self.running:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(timeout=30)
+        self.running.clear()
+
+    def _on_free_ports(self, line: str) -> str:
+        for known in ("10000", "9902", "8000"):
+            line = line.replace(f"127.0.0.1:{known}", f"127.0.0.1:{self._port(known)}")
+        ports = f"--port {self._port('10000')} --admin-port {self._port('9902')}"
+        if line.startswith("make up"):
+            return f'{line[:-1]} {ports}"' if "ARGS" in line else f'{line} ARGS="{ports}"'
+        return f"{line} --admin-port {self._port('9902')}" if "extproc serve" in line else line
+
+    def _port(self, known: str) -> str:
+        return self.ports.setdefault(known, str(free_port()))
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "extproc", "envoy", ".venv"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    reader = Reader(tmp_path)
+    yield reader
+    reader.leaves()
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    found = [(kind, text.strip()) for kind, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
+    assert found, f"{page} has no block to check"
+    return found
+
+
+def commands(page: str) -> list[str]:
+    return [text for kind, text in blocks(page) if kind == "sh"]
+
+
+def yaml_blocks(page: str) -> list[str]:
+    return [text for kind, text in blocks(page) if kind == "yaml"]
+
+
+def test_readme(reader: Reader) -> None:
+    up, curl, audit, explain, own_engine, test = commands("README.md")
+
+    assert "Ctrl-C ends all of it." in reader.types(up)
+    answer = reader.types(curl)
+    for effect in ("temperature=0.3", "max_tokens=120", "top_p=0.85", "priority=0", "tier=strict"):
+        assert effect in answer
+    assert "scenario=order_query" in answer
+    assert '"field":"temperature"' in reader.types(audit)
+    assert "copywriting" in reader.types(explain)
+
+    engine = _standin(reader)
+    reader.types(own_engine)
+    assert '"temperature":0.3' in reader.types(curl)
+    engine.terminate()
+    engine.wait(timeout=10)
+    # This run is what `make test` runs.
+    assert "pytest" in reader.types(test.replace("make", "make -n"))
+
+
+def test_configuration_page(reader: Reader) -> None:
+    check, up = commands("docs/configuration.md")
+    (reader.home / "my.yaml").write_text(yaml_blocks("docs/configuration.md")[0])
+
+    assert "valid, parameter set default@" in reader.types(check)
+    assert "admin" in reader.types(up)
+
+
+def test_trusted_callers_page(reader: Reader) -> None:
+    (explain,) = commands("docs/trusted-callers.md")
+
+    printed = reader.types(explain)
+
+    assert "legal" in printed
+    assert "override" in printed
+    assert load(yaml_blocks("docs/trusted-callers.md")[0]).trust.tokens[0].env == "CALLER_TOKEN"
+
+
+def test_envoy_page(reader: Reader) -> None:
+    serve, render = commands("docs/envoy.md")
+    (reader.home / "pools.yaml").write_text(yaml_blocks("docs/envoy.md")[0])
+
+    assert "run/extproc.sock" in reader.types(serve)
+    assert (reader.home / "run/extproc.sock").is_socket()
+    reader.types(render)
+    envoy = next((ROOT / ".venv").glob("lib/python*/site-packages/envoy/_bin/envoy"), None) or shutil.which("envoy")
+    assert "OK" in reader.types(f"{envoy} --mode validate -c envoy.json 2>&1 | tail -n 1")
+
+
+def test_operations_page(reader: Reader) -> None:
+    pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
+    reader.types("make up")
+
+    ready, snapshot, metrics = (reader.types(line) for line in pages)
+
+    assert "ready" in ready
+    assert '"generation"' in snapshot
+    assert "llm_streams_open" in metrics
+
+
+def test_benchmarks_page(reader: Reader) -> None:
+    (bench,) = commands("docs/benchmarks.md")
+    (reader.home / "bench").symlink_to(ROOT / "bench")
+    # The whole run takes minutes; the smallest one passes every step.
+    assert "no-op" in reader.types(f'{bench} ARGS="--tiny"')
+
+
+def test_every_page_is_linked_and_tested() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    linked = set(re.findall(r"docs/([a-z-]+\.md)", (ROOT / "README.md").read_text()))
+    tested = set(re.findall(r'"docs/([a-z-]+\.md)"', Path(__file__).read_text()))
+    assert pages == linked == tested
+
+
+def _standin(reader: Reader) -> subprocess.Popen[bytes]:
+    port = reader._port("8000")
+    command = [str(ROOT / ".venv/bin/python"), "-m", "extproc.standin", "--port", port]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    return process

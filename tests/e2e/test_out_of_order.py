@@ -1,0 +1,222 @@
+"""A peer that breaks the protocol, straight at the sidecar's socket: one stream ends, nothing else notices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from extproc.codec.wire import ext_proc_pb2 as pb
+from tests.e2e.asking import CHAT, STRICT, ask, chat
+from tests.e2e.running import Stack, until
+
+METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+BODY = json.dumps(chat(STRICT, temperature=1)).encode()
+
+
+def headers(*, path: str = CHAT, end: bool = False, mode: str = "") -> bytes:
+    message = pb.ProcessingRequest()
+    message.request_headers.end_of_stream = end
+    for name, value in ((":method", "POST"), (":path", path), ("x-request-id", "straight")):
+        message.request_headers.headers.headers.add(key=name, raw_value=value.encode())
+    if mode:
+        message.protocol_config.request_body_mode = pb.BodySendMode.Value(mode)
+    return bytes(message.SerializeToString())
+
+
+def body(content: bytes = BODY, *, end: bool = True) -> bytes:
+    message = pb.ProcessingRequest()
+    message.request_body.body = content
+    message.request_body.end_of_stream = end
+    return bytes(message.SerializeToString())
+
+
+def trailers() -> bytes:
+    message = pb.ProcessingRequest()
+    message.request_trailers.SetInParent()
+    return bytes(message.SerializeToString())
+
+
+def response(kind: str) -> bytes:
+    message = pb.ProcessingRequest()
+    getattr(message, kind).SetInParent()
+    return bytes(message.SerializeToString())
+
+
+EMPTY = bytes(pb.ProcessingRequest().SerializeToString())
+
+
+@pytest.fixture
+async def channel(stack: Stack) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(f"unix:{stack.sidecar.socket}") as opened:
+        yield opened
+
+
+class Peer:
+    """One stream; `says` are the kinds of what is answered, the status comes at its end."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.call: Any = channel.stream_stream(METHOD)()
+
+    async def send(self, *messages: bytes) -> None:
+        for message in messages:
+            await self.call.write(message)
+
+    async def answer(self) -> Any:
+        return pb.ProcessingResponse.FromString(await self.call.read())
+
+    async def end(self) -> tuple[list[str], grpc.StatusCode]:
+        """What else is said until the stream is over, and how it ended."""
+        said = []
+        try:
+            await self.call.done_writing()
+            while (message := await self.call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+                said.append(pb.ProcessingResponse.FromString(message).WhichOneof("response"))
+        except grpc.aio.AioRpcError:
+            pass
+        return said, await self.call.code()
+
+
+async def conversation(channel: grpc.aio.Channel, *messages: bytes) -> tuple[list[str], grpc.StatusCode]:
+    peer = Peer(channel)
+    try:
+        await peer.send(*messages)
+    except grpc.aio.AioRpcError:
+        pass  # aborted while more was to be said
+    except grpc._cython.cygrpc.UsageError:  # type: ignore[attr-defined]
+        pass
+    return await peer.end()
+
+
+OK, WRONG = grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_well_behaved_stream(channel: grpc.aio.Channel) -> None:
+    peer = Peer(channel)
+    await peer.send(headers(mode="BUFFERED"))
+    assert (await peer.answer()).WhichOneof("response") == "request_headers"
+    await peer.send(body())
+    answer = await peer.answer()
+    mutation = answer.request_body.response
+    assert json.loads(mutation.body_mutation.body)["temperature"] == 0.3
+    set_headers = {each.header.key: each.header.raw_value for each in mutation.header_mutation.set_headers}
+    assert set_headers["content-length"] == b"%d" % len(mutation.body_mutation.body)
+    assert await peer.end() == ([], OK)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [body()],
+        [trailers()],
+        [EMPTY],
+        [headers(), headers()],
+        [headers(end=True), EMPTY][:0] or [headers(), EMPTY],
+        [b"\xff\xff\xff\xff"],
+        [headers(), b"\x12\xff\xff\xff\xff\x0f"],
+        [headers(mode="STREAMED")],
+        [headers(mode="FULL_DUPLEX_STREAMED")],
+    ],
+    ids=[
+        "body first",
+        "trailers first",
+        "empty first",
+        "headers twice",
+        "empty second",
+        "garbage first",
+        "garbage second",
+        "streamed body",
+        "full duplex body",
+    ],
+)
+async def test_a_broken_protocol_ends_the_stream(
+    stack: Stack, channel: grpc.aio.Channel, messages: list[bytes]
+) -> None:
+    before = stack.sidecar.count("llm_streams_total", outcome="protocol_violation")
+    said, status = await conversation(channel, *messages)
+    assert status is WRONG
+    assert said in ([], ["request_headers"])
+    until(lambda: stack.sidecar.count("llm_streams_total", outcome="protocol_violation") == before + 1)
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([headers(), body(), body()], ["request_headers", "request_body"]),
+        ([headers(), body(), headers()], ["request_headers", "request_body"]),
+        ([headers(end=True), body()], ["request_headers"]),
+        ([headers(), body(b"[1]"), body(), trailers(), EMPTY], ["request_headers", "immediate_response"]),
+        ([headers(), body(b"")], ["request_headers", "request_body"]),
+        ([headers(), body(end=False), trailers()], ["request_headers", "request_body", "request_trailers"]),
+        ([headers(), body(end=False), body(b"more")], ["request_headers", "request_body", "request_body"]),
+        ([headers(), trailers()], ["request_headers", "request_trailers"]),
+        ([headers(path="/v1/models"), body(b"x"), trailers()], ["request_headers", "request_body"]),
+        (
+            [headers(), body(), response("response_headers"), response("response_body"), response("response_trailers")],
+            ["request_headers", "request_body", "response_headers", "response_body", "response_trailers"],
+        ),
+        ([response("response_headers")], ["response_headers"]),
+        ([headers(), response("response_headers"), body()], ["request_headers", "response_headers", "request_body"]),
+        ([], []),
+    ],
+    ids=[
+        "a second last body",
+        "headers after the end",
+        "a body after a request without one",
+        "anything after a rejection",
+        "an empty body",
+        "trailers after the body",
+        "a body after the judged one",
+        "trailers in place of a body",
+        "trailers after the end",
+        "response phases",
+        "a response without a request",
+        "a response before the body",
+        "nothing at all",
+    ],
+)
+async def test_what_is_owed_is_answered_and_nothing_else(
+    channel: grpc.aio.Channel, messages: list[bytes], said: list[str]
+) -> None:
+    assert await conversation(channel, *messages) == (said, OK)
+
+
+async def test_other_streams_do_not_notice(stack: Stack, channel: grpc.aio.Channel) -> None:
+    """On the same connection and through Envoy."""
+    peer = Peer(channel)
+    await peer.send(headers())
+    await peer.answer()
+    for _ in range(50):
+        assert (await conversation(channel, EMPTY))[1] is WRONG
+    await peer.send(body())
+    assert (await peer.answer()).WhichOneof("response") == "request_body"
+    assert await peer.end() == ([], OK)
+    assert ask(stack.port, CHAT, BODY).params["temperature"] == 0.3
+
+
+async def test_rejections_are_counted_and_open_streams_return_to_zero(
+    stack: Stack, channel: grpc.aio.Channel
+) -> None:
+    before = stack.sidecar.count("llm_rejections_total", reason="invalid_json", status="400")
+    peers = [Peer(channel) for _ in range(10)]
+    for peer in peers:
+        await peer.send(headers())
+        await peer.answer()
+    assert stack.sidecar.count("llm_streams_open") == 10
+    for peer in peers[:5]:
+        await peer.send(body(b"{"))
+        assert (await peer.answer()).immediate_response.status.code == 400
+    for peer in peers:
+        peer.call.cancel()
+    until(lambda: stack.sidecar.count("llm_streams_open") == 0, what="open streams")
+    assert stack.sidecar.count("llm_rejections_total", reason="invalid_json", status="400") == before + 5
+    assert "Traceback" not in stack.sidecar.running.log()
+
+
+async def test_messages_are_counted_by_kind(stack: Stack, channel: grpc.aio.Channel) -> None:
+    before = stack.sidecar.count("llm_messages_total")
+    await conversation(channel, headers(), body())
+    assert stack.sidecar.count("llm_messages_total") == before + 2
