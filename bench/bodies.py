@@ -17,7 +17,7 @@ PATH = "/v1/chat/completions"
 QUESTION = 'Where is my order #12345678? 我的订单号 12345678，昨天就说 "今天送到" — still nothing 😕'
 
 TURN_BYTES = 4096
-"""Longest turn: what people paste into a chat."""
+"""Longest turn: what people paste into a chat. Never more than a quarter of the body."""
 
 _SENTENCES = (
     "The parcel left the warehouse on Tuesday, and the tracking page has not moved since.\n",
@@ -47,7 +47,7 @@ def chat(size: int) -> bytes:
     """A chat request of exactly `size` bytes."""
     shortest = len(_encoded([_turn("user", "")]))
     missing = size - shortest
-    turns = _history(missing)
+    turns = _history(missing, min(TURN_BYTES, size // 4))
     bare = _encoded([*turns, _turn("user", "")])
     padding = size - len(bare)
     if padding < 0:
@@ -57,7 +57,7 @@ def chat(size: int) -> bytes:
     return data
 
 
-def _history(room: int) -> list[dict[str, str]]:
+def _history(room: int, longest: int) -> list[dict[str, str]]:
     """User and assistant turns of together at most `room` encoded bytes."""
     turns: list[dict[str, str]] = []
     sentences = cycle(_SENTENCES)
@@ -65,7 +65,7 @@ def _history(room: int) -> list[dict[str, str]]:
     sentence = next(sentences)
     while room > 0:
         role, text, used = next(roles), "", len(_json(_turn("assistant", ""))) + 1
-        while used + len(_json(sentence)) <= min(room, TURN_BYTES):
+        while used + len(_json(sentence)) <= min(room, longest):
             text += sentence
             used += len(_json(sentence)) - 2
             sentence = next(sentences)

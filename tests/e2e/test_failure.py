@@ -36,10 +36,12 @@ def closed_stack(engine: Engine) -> Iterator[Stack]:
 def alive_again(request: pytest.FixtureRequest) -> Iterator[None]:
     """A sidecar that a test has killed is back for the next one."""
     yield
+    used = {*request.fixturenames, getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")}
     for name in ("open_stack", "closed_stack", "held_open", "held_closed"):
-        if name in request.fixturenames:
+        if name in used:
             sidecar = request.getfixturevalue(name).sidecar
-            sidecar.running.process.poll() is None or sidecar.start()
+            if sidecar.running.process.poll() is not None:
+                sidecar.start()
 
 
 def is_judged(answer: Answer) -> bool:
@@ -187,8 +189,6 @@ async def test_a_stream_goes_on_to_its_end_without_the_sidecar(
             await asyncio.gather(*(stream.rest() for stream in streams))
     assert engine.judged == 5
     assert [stream.is_complete() for stream in streams] == [True] * 5
-    if stack.sidecar.running.process.poll() is not None:
-        stack.sidecar.start()
 
 
 # ── the socket ───────────────────────────────────────────────────────────────────────────────────

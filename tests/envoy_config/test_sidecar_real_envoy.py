@@ -8,7 +8,17 @@ import time
 import pytest
 
 from tests.envoy_config.messages import CHUNKED, LIMIT, ask, error, only, status
-from tests.envoy_config.stub_sidecar import BODY, Seen, StubSidecar, carry_on, change, metadata, reject
+from tests.envoy_config.stub_sidecar import (
+    BODY,
+    HEADERS,
+    Script,
+    Seen,
+    StubSidecar,
+    carry_on,
+    change,
+    metadata,
+    reject,
+)
 from tests.real_envoy import RealEnvoy, RecordingUpstream, plan, talk
 
 pytestmark = pytest.mark.envoy
@@ -99,6 +109,27 @@ def test_a_body_at_envoys_limit_passes(judged: RealEnvoy, sidecar: StubSidecar, 
     body = b"x" * (LIMIT + 65536)
     assert status(talk(judged.port, ask("/v1/completions", "POST", body=body))) == 200
     assert only(engine).body == body
+
+
+BROKEN: dict[str, Script] = {
+    "the answer to another message": lambda phase, _: carry_on(BODY if phase == HEADERS else HEADERS),
+    "a body without its length": lambda phase, _: change(phase, {"x-llm-tier": "a"}, body=b"longer than before"),
+    "a header with a line break": lambda phase, _: change(phase, {"x-llm-tier": "a\nb"}),
+    "no answer in the message": lambda phase, _: b"",
+    "no protobuf": lambda phase, _: b"\x0a\x05ab",
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_sidecar_is_503_when_closed(
+    judged: RealEnvoy, sidecar: StubSidecar, engine: RecordingUpstream, fault: str
+) -> None:
+    sidecar.script = lambda phase, seen: (
+        BROKEN[fault](phase, seen) if phase == BODY or fault.startswith("the answer") else carry_on(phase)
+    )
+    answer = talk(judged.port, ask("/v1/completions", "POST", body=b"{}"))
+    assert (status(answer), error(answer)["code"]) == (503, "sidecar_unavailable")
+    assert engine.requests == []
 
 
 def test_a_slow_sidecar_is_503_when_closed(
