@@ -62,7 +62,9 @@ async def standin() -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def envoy(binary: Path, config: Path, admin: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """Envoy with this config, ready to serve; `admin` is the socket of its admin interface."""
-    command = (str(binary), "-c", str(config), "--use-dynamic-base-id", "-l", "warning")
+    # Envoy keeps lines of its access log for ten seconds unless told otherwise.
+    quick_log = ("--file-flush-interval-msec", "1000")
+    command = (str(binary), "-c", str(config), "--use-dynamic-base-id", "-l", "warning", *quick_log)
     async with child("Envoy", *command) as process:
         await _ready(process, admin)
         yield process

@@ -132,7 +132,7 @@ def test_a_broken_sidecar_is_503_when_closed(
     assert engine.requests == []
 
 
-def test_a_slow_sidecar_is_503_when_closed(
+def test_a_sidecar_that_hangs_is_504_when_closed(
     judged: RealEnvoy, sidecar: StubSidecar, engine: RecordingUpstream
 ) -> None:
     def sleep(phase: int, _: Seen) -> bytes:
@@ -141,7 +141,7 @@ def test_a_slow_sidecar_is_503_when_closed(
 
     sidecar.script = sleep
     answer = talk(judged.port, ask("/v1/completions", "POST", body=b"{}"))
-    assert (status(answer), error(answer)["code"]) == (503, "sidecar_unavailable")
+    assert (status(answer), error(answer)["code"]) == (504, "sidecar_unavailable")
     assert engine.requests == []
 
 
