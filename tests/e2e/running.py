@@ -272,7 +272,7 @@ class Stack:
             state_dir = self.folder / "state"
             state_dir.mkdir()
             self.sidecar = Sidecar(self.config, state_dir)
-            self._stops.append(lambda: self.sidecar.stop())
+            self._stops.append(self.sidecar.stop)
             self.envoy = RealEnvoy(planned(load(self.config.read_bytes()), state_dir))
             self._stops.append(self.envoy.stop)
         except BaseException:

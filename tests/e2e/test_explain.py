@@ -59,7 +59,9 @@ def test_it_agrees_field_by_field_with_what_arrives(
     audited = [(each["field"], each["from"], each["to"], each["rule"], each["reason"]) for each in (
         stack.sidecar.audit(answer.request_id)
     )]  # fmt: skip
-    explained = [tuple(each[key] for key in ("field", "from", "to", "rule", "reason")) for each in report["changes"]]
+    explained = [
+        tuple(each[key] for key in ("field", "from", "to", "rule", "reason")) for each in report["changes"]
+    ]
     assert audited == explained
 
 

@@ -36,7 +36,10 @@ def closed_stack(engine: Engine) -> Iterator[Stack]:
 def alive_again(request: pytest.FixtureRequest) -> Iterator[None]:
     """A sidecar that a test has killed is back for the next one."""
     yield
-    used = {*request.fixturenames, getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")}
+    used = {
+        *request.fixturenames,
+        getattr(request.node, "callspec", None) and request.node.callspec.params.get("name"),
+    }
     for name in ("open_stack", "closed_stack", "held_open", "held_closed"):
         if name in used:
             sidecar = request.getfixturevalue(name).sidecar
@@ -125,7 +128,7 @@ def test_hanging_and_closed_is_refused_after_the_time_limit(closed_stack: Stack)
     closed_stack.sidecar.running.signal(signal.SIGSTOP)
     started = time.monotonic()
     try:
-        one(closed_stack).error(503, "sidecar_unavailable")
+        one(closed_stack).error(504, "sidecar_unavailable")
     finally:
         closed_stack.sidecar.running.signal(signal.SIGCONT)
     assert 0.5 < time.monotonic() - started < 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -18,9 +19,9 @@ import grpc
 import pytest
 import yaml
 
-from tests.e2e.asking import CHAT, CREATIVE, NORMAL, STRICT, TRUSTED, Load, ask, chat
+from tests.e2e.asking import CHAT, CREATIVE, NORMAL, STRICT, TRUSTED, Load, Raw, ask, chat
 from tests.e2e.running import Engine, Running, Sidecar, Stack, settings_tree, swap_config, until, write_config
-from tests.e2e.test_out_of_order import METHOD, body, headers
+from tests.e2e.speaking import METHOD, body, headers
 from tests.real_envoy import free_port
 
 EXTPROC = [sys.executable, "-m", "extproc"]
@@ -384,6 +385,21 @@ def test_a_trusted_network_is_the_connections_own(reloading: Stack) -> None:
     assert answer.params["temperature"] == 1.5
     assert "x-param-temperature" not in answer.seen
     reloading.reload()
+
+
+def test_a_request_keeps_the_generation_it_began_with(reloading: Stack) -> None:
+    """Its body comes after the reload."""
+    reloading.reload(**with_strict(0.14, parameter_set="older"))
+    content = json.dumps(chat(STRICT)).encode()
+    with Raw(reloading.port) as client:
+        client.send(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), len(content)))
+        until(lambda: reloading.sidecar.count("llm_streams_open") == 1, what="the headers are there")
+        reloading.reload(**with_strict(0.15, parameter_set="newer"))
+        client.send(content)
+        answer = client.answer()
+    assert answer.params["temperature"] == 0.14
+    assert answer.decided("params").startswith("older@")
+    assert strict_temperature(reloading) == 0.15
 
 
 async def test_every_request_under_reloads_belongs_to_one_generation(reloading: Stack) -> None:

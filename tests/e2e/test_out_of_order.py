@@ -2,98 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Any
 
 import grpc
 import pytest
 
-from extproc.codec.wire import ext_proc_pb2 as pb
-from tests.e2e.asking import CHAT, STRICT, ask, chat
+from tests.e2e.asking import CHAT, ask
 from tests.e2e.running import Stack, until
+from tests.e2e.speaking import BODY, EMPTY, Peer, body, conversation, headers, response, trailers
 
-METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
-BODY = json.dumps(chat(STRICT, temperature=1)).encode()
-
-
-def headers(*, path: str = CHAT, end: bool = False, mode: str = "") -> bytes:
-    message = pb.ProcessingRequest()
-    message.request_headers.end_of_stream = end
-    for name, value in ((":method", "POST"), (":path", path), ("x-request-id", "straight")):
-        message.request_headers.headers.headers.add(key=name, raw_value=value.encode())
-    if mode:
-        message.protocol_config.request_body_mode = pb.BodySendMode.Value(mode)
-    return bytes(message.SerializeToString())
-
-
-def body(content: bytes = BODY, *, end: bool = True) -> bytes:
-    message = pb.ProcessingRequest()
-    message.request_body.body = content
-    message.request_body.end_of_stream = end
-    return bytes(message.SerializeToString())
-
-
-def trailers() -> bytes:
-    message = pb.ProcessingRequest()
-    message.request_trailers.SetInParent()
-    return bytes(message.SerializeToString())
-
-
-def response(kind: str) -> bytes:
-    message = pb.ProcessingRequest()
-    getattr(message, kind).SetInParent()
-    return bytes(message.SerializeToString())
-
-
-EMPTY = bytes(pb.ProcessingRequest().SerializeToString())
+OK, WRONG = grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.fixture
 async def channel(stack: Stack) -> AsyncIterator[grpc.aio.Channel]:
     async with grpc.aio.insecure_channel(f"unix:{stack.sidecar.socket}") as opened:
         yield opened
-
-
-class Peer:
-    """One stream; `says` are the kinds of what is answered, the status comes at its end."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.call: Any = channel.stream_stream(METHOD)()
-
-    async def send(self, *messages: bytes) -> None:
-        for message in messages:
-            await self.call.write(message)
-
-    async def answer(self) -> Any:
-        return pb.ProcessingResponse.FromString(await self.call.read())
-
-    async def end(self) -> tuple[list[str], grpc.StatusCode]:
-        """What else is said until the stream is over, and how it ended."""
-        await self.call.done_writing()
-        return await self.listen()
-
-    async def listen(self) -> tuple[list[str], grpc.StatusCode]:
-        said = []
-        with suppress(grpc.aio.AioRpcError):
-            while (message := await self.call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-                said.append(pb.ProcessingResponse.FromString(message).WhichOneof("response"))
-        return said, await self.call.code()
-
-
-async def conversation(channel: grpc.aio.Channel, *messages: bytes) -> tuple[list[str], grpc.StatusCode]:
-    """Says everything, whatever is answered meanwhile."""
-    peer = Peer(channel)
-    heard = asyncio.create_task(peer.listen())
-    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # ended while more was to be said
-        await peer.send(*messages)
-        await peer.call.done_writing()
-    return await heard
-
-
-OK, WRONG = grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_well_behaved_stream(channel: grpc.aio.Channel) -> None:
@@ -157,11 +82,20 @@ async def test_a_broken_protocol_ends_the_stream(
         ([headers(), trailers()], ["request_headers", "request_trailers"]),
         ([headers(path="/v1/models"), body(b"x"), trailers()], ["request_headers", "request_body"]),
         (
-            [headers(), body(), response("response_headers"), response("response_body"), response("response_trailers")],
+            [
+                headers(),
+                body(),
+                response("response_headers"),
+                response("response_body"),
+                response("response_trailers"),
+            ],
             ["request_headers", "request_body", "response_headers", "response_body", "response_trailers"],
         ),
         ([response("response_headers")], ["response_headers"]),
-        ([headers(), response("response_headers"), body()], ["request_headers", "response_headers", "request_body"]),
+        (
+            [headers(), response("response_headers"), body()],
+            ["request_headers", "response_headers", "request_body"],
+        ),
         ([], []),
     ],
     ids=[
@@ -216,9 +150,3 @@ async def test_rejections_are_counted_and_open_streams_return_to_zero(
     until(lambda: stack.sidecar.count("llm_streams_open") == 0, what="open streams")
     assert stack.sidecar.count("llm_rejections_total", reason="invalid_json", status="400") == before + 5
     assert "Traceback" not in stack.sidecar.running.log()
-
-
-async def test_messages_are_counted_by_kind(stack: Stack, channel: grpc.aio.Channel) -> None:
-    before = stack.sidecar.count("llm_messages_total")
-    await conversation(channel, headers(), body())
-    assert stack.sidecar.count("llm_messages_total") == before + 2

@@ -70,8 +70,9 @@ def test_values_of_the_client_are_lowered_where_the_tier_caps(stack: Stack) -> N
 
 
 def test_values_below_every_limit_are_kept(stack: Stack) -> None:
-    body = b'{ "model":"demo" ,"temperature":1E-1,"max_tokens": 50,"seed":9007199254740993,"x":-0.0,"priority":0,' + (
-        b'"messages":[{"role":"user","content":"order #12345678 \\ud83d\\ude00"}]}'
+    body = (
+        b'{ "model":"demo" ,"temperature":1E-1,"max_tokens": 50,"seed":9007199254740993,"x":-0.0,"priority":0,'
+        + (b'"messages":[{"role":"user","content":"order #12345678 \\ud83d\\ude00"}]}')
     )
     answer = ask(stack.port, CHAT, body)
     assert stack.engine.body(answer.received) == body
@@ -230,7 +231,11 @@ def test_a_configured_key_names_the_tenant_and_reaches_the_engine(stack: Stack) 
 
 @pytest.mark.parametrize(
     ("label", "tier", "scenario"),
-    [("legal", "strict", "legal"), ("recommendation", "creative", "recommendation"), ("strict", "strict", "general")],
+    [
+        ("legal", "strict", "legal"),
+        ("recommendation", "creative", "recommendation"),
+        ("strict", "strict", "general"),
+    ],
 )
 def test_a_trusted_label_decides_tier_and_scenario(front: int, label: str, tier: str, scenario: str) -> None:
     answer = ask(front, CHAT, chat(CREATIVE), {**TRUSTED, "x-business-label": label})

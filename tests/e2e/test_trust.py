@@ -51,7 +51,9 @@ def test_decision_headers_of_a_client_are_dropped(front: int, spell) -> None:  #
     assert_untouched_by(answer)
     decided = {name: values for name, values in answer.seen.items() if name.startswith("x-llm-")}
     assert all(len(values) == 1 for values in decided.values())
-    assert set(decided) == {f"x-llm-{name}" for name in ("tier", "scenario", "priority", "params", "tenant", "pool")}
+    assert set(decided) == {
+        f"x-llm-{name}" for name in ("tier", "scenario", "priority", "params", "tenant", "pool")
+    }
     assert answer.decided("pool") == "engine-1"
 
 
