@@ -88,6 +88,11 @@ class Exchange:
         self._arrival: Arrival | None = None
         self._snapshot: Snapshot | None = None
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of the request is left to come."""
+        return self.state in (State.ENDED, State.CLOSED)
+
     def handle(self, event: Event, snapshot: Snapshot, *, now: float) -> list[Command]:
         """The commands for one event; `now` in seconds since the epoch goes into audit records."""
         try:

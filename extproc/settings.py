@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from extproc import yaml_text
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import Config, Name
 from extproc.model.names import RequestClass, Tier
@@ -19,6 +19,8 @@ from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
 from extproc.snapshot import Limits, Snapshot
 from extproc.trust import Tenants, Trust, digest, tenant_name
+
+C = TypeVar("C", bound=Config)
 
 NEEDS_RESTART = (
     "unknown_paths",
@@ -153,15 +155,19 @@ class Secrets(Config):
 
 def load(text: bytes | str) -> Settings:
     """Settings from a user's YAML over the shipped one; ConfigError names every mistake."""
-    tree = merged(_parsed(defaults_text()), _parsed(text))
-    try:
-        settings = Settings.model_validate(tree)
-    except ValidationError as error:
-        raise ConfigError(tuple(_problem(detail) for detail in error.errors(include_url=False))) from None
+    settings = parsed(Settings, merged(yaml_text.mapping(defaults_text()), yaml_text.mapping(text)))
     problems = tuple(cross_check(settings))
     if problems:
         raise ConfigError(problems)
     return settings
+
+
+def parsed(kind: type[C], tree: Mapping[str, Any], *, at: str = "") -> C:
+    """A config of this kind; ConfigError with every mistake in the tree, below the path `at`."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(tuple(_problem(detail, at) for detail in error.errors(include_url=False))) from None
 
 
 def defaults_text() -> bytes:
@@ -267,40 +273,8 @@ def _tenants(config: TenantsConfig, keys: list[bytes]) -> Tenants:
     return Tenants(config.key_header, {digest(key): tenant_name(key) for key in keys}, config.classes)
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice: YAML takes the last one without a word."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if key in seen:
-            line = key_node.start_mark.line + 1
-            raise ConfigError((Problem(str(key), f"the key stands twice (line {line})"),))
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-
-
-def _parsed(text: bytes | str) -> dict[str, Any]:
-    try:
-        tree = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError((Problem("", f"not YAML: {where}{getattr(error, 'problem', 'unreadable')}"),)) from None
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError((Problem("", "allowed: a mapping of keys"),))
-    return tree
-
-
-def _problem(detail: Any) -> Problem:
-    path = ".".join(str(part) for part in detail["loc"])
+def _problem(detail: Any, at: str) -> Problem:
+    path = ".".join(str(part) for part in (at, *detail["loc"]) if part != "")
     if detail["type"] == "extra_forbidden":
         return Problem(path, "unknown key")
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")

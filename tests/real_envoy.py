@@ -6,7 +6,6 @@ with RealEnvoy(plan(engine_port=upstream.port)) as envoy:
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import socket
@@ -32,18 +31,10 @@ from extproc.cli.envoy_config import (
     render,
 )
 from extproc.model.names import Engine
+from tests.ports import free_port
 
 NOBODY = Pipe("/nonexistent/extproc.sock")
 """A sidecar that is dead."""
-
-
-def free_port() -> int:
-    """Below the ephemeral range (32768), so that no outgoing connection takes it before it is bound."""
-    while True:
-        port = random.randint(20000, 32000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
 
 
 def plan(engine_port: int, *, ext_proc: Tcp | Pipe = NOBODY, **changes: Any) -> Plan:

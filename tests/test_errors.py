@@ -9,7 +9,12 @@ from extproc.errors import CannotStart, ClientFault, ConfigError, ExtprocError, 
 
 def test_a_clients_fault_carries_its_answer() -> None:
     fault = ClientFault(415, "encoded_body", "No.", param="content-encoding")
-    assert (fault.status, fault.reason, fault.message, fault.param) == (415, "encoded_body", "No.", "content-encoding")
+    assert (fault.status, fault.reason, fault.message, fault.param) == (
+        415,
+        "encoded_body",
+        "No.",
+        "content-encoding",
+    )
     assert str(fault) == "No."
     assert ClientFault(400, "r", "m").param is None
 

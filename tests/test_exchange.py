@@ -210,9 +210,13 @@ OUT_OF_ORDER: list[tuple[str, list[Event], str]] = [
     ("trailers_first", [TRAILERS], "RequestTrailersReceived in state start"),
     ("empty_first", [EmptyReceived()], "a message without a request"),
     ("two_headers", [headers(), headers()], "RequestHeadersReceived in state awaiting_body"),
-    ("headers_in_mid_body", [headers("/x"), body(b"a", end=False), headers()], "RequestHeadersReceived in state passing"),
+    (
+        "headers_in_mid_body",
+        [headers("/x"), body(b"a", end=False), headers()],
+        "RequestHeadersReceived in state passing",
+    ),
     ("empty_in_between", [headers(), EmptyReceived()], "a message without a request"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("events", "reason"), [c[1:] for c in OUT_OF_ORDER], ids=[c[0] for c in OUT_OF_ORDER])
@@ -227,7 +231,9 @@ def test_messages_out_of_order_end_the_stream(events: list[Event], reason: str) 
 
 
 @pytest.mark.parametrize(
-    "late", [headers(), body(PLAIN), body(b"", end=False), TRAILERS, EmptyReceived()], ids=lambda e: type(e).__name__
+    "late",
+    [headers(), body(PLAIN), body(b"", end=False), TRAILERS, EmptyReceived()],
+    ids=lambda e: type(e).__name__,
 )
 def test_nothing_is_said_after_the_end(late: Event) -> None:
     envoy = Conversation()
@@ -312,7 +318,9 @@ def test_an_unread_body_has_no_limit_here() -> None:
     assert envoy.says(body(b"x" * 5000)) == [Continue("request_body")]
 
 
-@pytest.mark.parametrize("value", [b"gzip", b"zstd", b"br", b"deflate", b"GZIP", b"identity, gzip", b"x", b"", b"\xff"])
+@pytest.mark.parametrize(
+    "value", [b"gzip", b"zstd", b"br", b"deflate", b"GZIP", b"identity, gzip", b"x", b"", b"\xff"]
+)
 def test_an_encoded_body_is_refused(value: bytes) -> None:
     first = headers(CHAT, ("content-encoding", value))
     record, answer = Conversation().says(first)
@@ -427,7 +435,9 @@ def test_a_trusted_callers_mistake_is_refused_in_the_headers_phase() -> None:
     assert envoy.state is State.CLOSED
 
 
-@pytest.mark.parametrize("name", ["x-request-id", "x-tenant", "authorization", "x-business-label", "cookie", ":path"])
+@pytest.mark.parametrize(
+    "name", ["x-request-id", "x-tenant", "authorization", "x-business-label", "cookie", ":path"]
+)
 def test_odd_bytes_in_headers_are_no_crash(name: str) -> None:
     commands = Conversation().says(headers(CHAT, (name, b"\xff\xfe\x00"), end=True))
     assert isinstance(commands[-1], Continue)
@@ -437,7 +447,9 @@ def test_the_fastest_path_is_told_by_its_prefix() -> None:
     over = "inference_params: {lowest_latency: {paths: [/v1/completions, /v2/models/fast]}}"
     fast = decided({"text_input": "x"}, "/v2/models/fast-1/generate?x=1", over=over)
     assert fast.json["parameters"]["temperature"] == 0
-    assert decided({"text_input": "x"}, "/v2/models/slow/generate", over=over).json["parameters"]["temperature"] == 0.7
+    assert (
+        decided({"text_input": "x"}, "/v2/models/slow/generate", over=over).json["parameters"]["temperature"] == 0.7
+    )
 
 
 # --- records
@@ -460,8 +472,7 @@ def test_one_record_for_each_changed_field() -> None:
         "parameter_set": found.decision.parameter_set,
     }
     assert [msgspec.to_builtins(record) for record in found.audit] == [
-        common
-        | {"field": "temperature", "from": 0.9, "to": 0.3, "rule": "tier.strict", "reason": "capped at 0.3"},
+        common | {"field": "temperature", "from": 0.9, "to": 0.3, "rule": "tier.strict", "reason": "capped at 0.3"},
         common
         | {
             "field": "top_p",

@@ -117,7 +117,10 @@ def test_the_order_of_rules_is() -> None:
         ("inference_params: {max_tokens: {default: 0}}", "inference_params.max_tokens.default"),
         ("inference_params: {max_tokens: {default: 10000001}}", "inference_params.max_tokens.default"),
         ("inference_params: {max_tokens: {context_fraction: 0}}", "inference_params.max_tokens.context_fraction"),
-        ("inference_params: {max_tokens: {context_fraction: 1.01}}", "inference_params.max_tokens.context_fraction"),
+        (
+            "inference_params: {max_tokens: {context_fraction: 1.01}}",
+            "inference_params.max_tokens.context_fraction",
+        ),
         ("inference_params: {temperature: {strict: -0.1}}", "inference_params.temperature.strict"),
         ("inference_params: {temperature: {strict: 2.1}}", "inference_params.temperature.strict"),
         ("inference_params: {temperature: {strict: .nan}}", "inference_params.temperature.strict"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from extproc.errors import ConfigError
 from extproc.settings import (
     NEEDS_RESTART,
-    Secrets,
     SecretRef,
+    Secrets,
     Settings,
     changed_needing_restart,
     defaults_text,
@@ -149,40 +149,80 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("unknown_at_top", "nonsense: 1", "nonsense", "unknown key"),
     ("unknown_inside", "limits: {max_body: 1}", "limits.max_body", "unknown key"),
     ("unknown_deep", "inference_params: {batch: {min: 1}}", "inference_params.batch.min", "unknown key"),
-    ("unknown_in_list", "pools: [{name: a, engine: vllm, endpoints: ['http://h:1'], x: 1}]", "pools.0.x", "unknown key"),
+    (
+        "unknown_in_list",
+        "pools: [{name: a, engine: vllm, endpoints: ['http://h:1'], x: 1}]",
+        "pools.0.x",
+        "unknown key",
+    ),
     ("a_unit", "limits: {max_body_bytes: 16MiB}", "limits.max_body_bytes", "allowed: a valid integer"),
     ("a_duration", "shutdown_grace_s: 30s", "shutdown_grace_s", "allowed: a valid number"),
     ("a_string_number", "limits: {max_keys: '99'}", "limits.max_keys", "allowed: a valid integer"),
     ("a_fraction", "limits: {max_keys: 99.5}", "limits.max_keys", "allowed: a valid integer"),
-    ("too_small", "limits: {max_body_bytes: 10}", "limits.max_body_bytes", "allowed: greater than or equal to 1024"),
+    (
+        "too_small",
+        "limits: {max_body_bytes: 10}",
+        "limits.max_body_bytes",
+        "allowed: greater than or equal to 1024",
+    ),
     ("too_large", "shutdown_grace_s: 3601", "shutdown_grace_s", "allowed: less than or equal to 3600"),
     ("not_finite", "shutdown_grace_s: .inf", "shutdown_grace_s", "allowed: a finite number"),
     ("a_word", "unknown_paths: maybe", "unknown_paths", "allowed: 'pass' or 'reject'"),
     ("a_boolean_word", "failure_mode: on", "failure_mode", "allowed: 'open' or 'closed'"),
-    ("an_engine", "pools: [{name: a, engine: tgi, endpoints: ['http://h:1']}]", "pools.0.engine", "allowed: 'triton', 'vllm' or 'llamacpp'"),
+    (
+        "an_engine",
+        "pools: [{name: a, engine: tgi, endpoints: ['http://h:1']}]",
+        "pools.0.engine",
+        "allowed: 'triton', 'vllm' or 'llamacpp'",
+    ),
     ("missing", "pools: [{name: a, engine: vllm}]", "pools.0.endpoints", "Field required"),
-    ("a_network", "trust: {sources: [10.0.0.1/8]}", "trust.sources.0", "allowed: an IP network such as 10.1.0.0/16 or ::1/128"),
+    (
+        "a_network",
+        "trust: {sources: [10.0.0.1/8]}",
+        "trust.sources.0",
+        "allowed: an IP network such as 10.1.0.0/16 or ::1/128",
+    ),
     ("a_secret_in_clear", "trust: {tokens: [s3cret]}", "trust.tokens.0", ""),
     ("a_secret_value", "trust: {tokens: [{value: s3cret}]}", "trust.tokens.0.value", "unknown key"),
-    ("a_secret_twice", "trust: {tokens: [{env: A, file: /b}]}", "trust.tokens.0", "allowed: exactly one of env, file"),
+    (
+        "a_secret_twice",
+        "trust: {tokens: [{env: A, file: /b}]}",
+        "trust.tokens.0",
+        "allowed: exactly one of env, file",
+    ),
     ("a_secret_nowhere", "tenants: {keys: [{}]}", "tenants.keys.0", "allowed: exactly one of env, file"),
     ("an_address", "listeners: {ext_proc: extproc.sock}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
-    ("an_address_without_path", "listeners: {ext_proc: 'unix:'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
+    (
+        "an_address_without_path",
+        "listeners: {ext_proc: 'unix:'}",
+        "listeners.ext_proc",
+        "allowed: unix:PATH or HOST:PORT",
+    ),
     ("a_port", "listeners: {ext_proc: '127.0.0.1:65536'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
     ("no_host", "listeners: {ext_proc: ':80'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
     ("no_socket_here", "listeners: {admin: 'unix:a.sock'}", "listeners.admin", "allowed: HOST:PORT"),
     ("no_socket_for_metrics", "listeners: {metrics: 'unix:a.sock'}", "listeners.metrics", "allowed: HOST:PORT"),
     ("a_path", "extra_paths: [v1/x]", "extra_paths.0", "allowed: a path, or a prefix ending in *"),
-    ("a_star_inside", "extra_paths: ['/a', '/v1/*/x']", "extra_paths.1", "allowed: a path, or a prefix ending in *"),
+    (
+        "a_star_inside",
+        "extra_paths: ['/a', '/v1/*/x']",
+        "extra_paths.1",
+        "allowed: a path, or a prefix ending in *",
+    ),
     ("a_header", "tenants: {key_header: X-Key}", "tenants.key_header", ""),
-    ("a_class", "tenants: {classes: {shop: high}}", "tenants.classes.shop", "allowed: 'critical', 'normal' or 'best-effort'"),
+    (
+        "a_class",
+        "tenants: {classes: {shop: high}}",
+        "tenants.classes.shop",
+        "allowed: 'critical', 'normal' or 'best-effort'",
+    ),
     ("a_list", "models: {name: a}", "models", "allowed: a valid list"),
     ("emptied", "limits: null", "limits", ""),
     ("no_pattern", "models: [{name: a, match: []}]", "models.0.match", ""),
     ("a_name", "parameter_set: Two Words", "parameter_set", ""),
     ("a_number_for_a_name", "parameter_set: 12", "parameter_set", "allowed: a valid string"),
     ("a_place", "default_model: {triton: {generate_place: body}}", "default_model.triton.generate_place", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -198,18 +238,73 @@ def test_a_mistake_is_told_with_its_path_and_what_is_allowed(text: str, path: st
 
 
 CROSS: list[tuple[str, str, str, str]] = [
-    ("whitelist", "inference_params: {max_tokens: {whitelist: [legal, nope]}}", "inference_params.max_tokens.whitelist.1", "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting"),
-    ("rule", "classify: {rules: [{name: a, pattern: x, tier: strict, scenario: nope}]}", "classify.rules.0.scenario", "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting"),
-    ("default", "classify: {default_scenario: nope}", "classify.default_scenario", "allowed: general, order_query, returns, payment, legal, recommendation, copywriting"),
-    ("tier_name", "scenarios: {strict: {tier: strict}}", "scenarios.strict", "a tier has this name; labels could not tell them apart"),
-    ("two_rules", "classify: {rules: [{name: a, pattern: x, tier: strict}, {name: a, pattern: y, tier: normal}]}", "classify.rules", "the name 'a' stands twice"),
-    ("two_pools", "pools: [{name: a, engine: vllm, endpoints: ['http://h:1']}, {name: a, engine: triton, endpoints: ['http://h:2']}]", "pools.1.name", "the name 'a' stands twice"),
-    ("own_cluster", "pools: [{name: llm_x, engine: vllm, endpoints: ['http://h:1']}]", "pools.0.name", "names starting with llm_ are taken by our own clusters"),
-    ("pool_of_a_model", "models: [{name: a, match: [a], pool: nope}]", "models.0.pool", "no pool 'nope'; allowed: none"),
-    ("batch", "inference_params: {batch: {min_size: 9}}", "inference_params.batch.min_size", "allowed: at most max_size (8)"),
-    ("line", "inference_params: {coupling: {line: [{temperature: 0.5, top_p: 0.8}, {temperature: 0.3, top_p: 0.9}]}}", "inference_params.coupling.line", "allowed: ascending temperatures"),
-    ("line_twice", "inference_params: {coupling: {line: [{temperature: 0.5, top_p: 0.8}, {temperature: 0.5, top_p: 0.9}]}}", "inference_params.coupling.line", "allowed: ascending temperatures"),
-]  # fmt: skip
+    (
+        "whitelist",
+        "inference_params: {max_tokens: {whitelist: [legal, nope]}}",
+        "inference_params.max_tokens.whitelist.1",
+        "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
+    ),
+    (
+        "rule",
+        "classify: {rules: [{name: a, pattern: x, tier: strict, scenario: nope}]}",
+        "classify.rules.0.scenario",
+        "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
+    ),
+    (
+        "default",
+        "classify: {default_scenario: nope}",
+        "classify.default_scenario",
+        "allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
+    ),
+    (
+        "tier_name",
+        "scenarios: {strict: {tier: strict}}",
+        "scenarios.strict",
+        "a tier has this name; labels could not tell them apart",
+    ),
+    (
+        "two_rules",
+        "classify: {rules: [{name: a, pattern: x, tier: strict}, {name: a, pattern: y, tier: normal}]}",
+        "classify.rules",
+        "the name 'a' stands twice",
+    ),
+    (
+        "two_pools",
+        "pools: [{name: a, engine: vllm, endpoints: ['http://h:1']}, {name: a, engine: triton, endpoints: ['http://h:2']}]",
+        "pools.1.name",
+        "the name 'a' stands twice",
+    ),
+    (
+        "own_cluster",
+        "pools: [{name: llm_x, engine: vllm, endpoints: ['http://h:1']}]",
+        "pools.0.name",
+        "names starting with llm_ are taken by our own clusters",
+    ),
+    (
+        "pool_of_a_model",
+        "models: [{name: a, match: [a], pool: nope}]",
+        "models.0.pool",
+        "no pool 'nope'; allowed: none",
+    ),
+    (
+        "batch",
+        "inference_params: {batch: {min_size: 9}}",
+        "inference_params.batch.min_size",
+        "allowed: at most max_size (8)",
+    ),
+    (
+        "line",
+        "inference_params: {coupling: {line: [{temperature: 0.5, top_p: 0.8}, {temperature: 0.3, top_p: 0.9}]}}",
+        "inference_params.coupling.line",
+        "allowed: ascending temperatures",
+    ),
+    (
+        "line_twice",
+        "inference_params: {coupling: {line: [{temperature: 0.5, top_p: 0.8}, {temperature: 0.5, top_p: 0.9}]}}",
+        "inference_params.coupling.line",
+        "allowed: ascending temperatures",
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "path", "message"), [case[1:] for case in CROSS], ids=[case[0] for case in CROSS])

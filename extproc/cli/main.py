@@ -32,11 +32,11 @@ def main(argv: Sequence[str]) -> int:
     except (CannotStart, OurFault) as error:
         print(f"extproc: {error}", file=sys.stderr)
         return CANNOT
+    except BrokenPipeError:  # whoever read our output left
+        return CANNOT
     except OSError as error:
         named = f": {error.filename}" if error.filename else ""
         print(f"extproc: {error.strerror or error}{named}", file=sys.stderr)
-        return CANNOT
-    except BrokenPipeError:
         return CANNOT
     return code
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from extproc.app import ConfigSource, Listening, Sidecar, state_directory
 from extproc.cli.arguments import add_config, add_state_dir
-from extproc.settings import Settings
+from extproc.settings import ListenersConfig, Settings, parsed
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -36,15 +36,16 @@ async def _serve(sidecar: Sidecar) -> None:
 
 
 def adjusted(settings: Settings, arguments: argparse.Namespace) -> Settings:
-    """The settings with what the command line says about listeners."""
-    listeners: dict[str, str] = {}
-    if getattr(arguments, "listen", None):
+    """The settings with what the command line says about listeners; ConfigError where that is no address."""
+    known = settings.listeners
+    listeners: dict[str, object] = known.model_dump()
+    if getattr(arguments, "listen", None) is not None:
         listeners["ext_proc"] = arguments.listen
     if arguments.admin_port is not None:
-        listeners["admin"] = f"{settings.listeners.admin.rpartition(':')[0]}:{arguments.admin_port}"
+        listeners["admin"] = f"{known.admin.rpartition(':')[0]}:{arguments.admin_port}"
     if getattr(arguments, "port", None) is not None:
-        listeners["envoy"] = f"{settings.listeners.envoy.rpartition(':')[0]}:{arguments.port}"
-    return settings.model_copy(update={"listeners": settings.listeners.model_copy(update=listeners)})
+        listeners["envoy"] = f"{known.envoy.rpartition(':')[0]}:{arguments.port}"
+    return settings.model_copy(update={"listeners": parsed(ListenersConfig, listeners, at="listeners")})
 
 
 def announce(listening: Listening) -> None:

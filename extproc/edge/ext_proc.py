@@ -1,7 +1,9 @@
-"""The ext_proc servicer: bytes in, exchange, bytes out. Envoy ends a stream; this side never does so first.
+"""The ext_proc servicer: bytes in, exchange, bytes out.
 
-A failure of ours aborts the stream, and Envoy fails open or closed as its filter says. The end of a stream,
-half-closed or cancelled, is the normal end of a request.
+A stream ends, with OK, as soon as the request is judged. The rejected alternative, leaving the end to Envoy, holds
+it until the last byte of the answer: with `failure_mode: closed` a sidecar that restarts then cuts every answer in
+flight, though each of them was judged long ago. A failure of ours aborts the stream, and Envoy fails open or closed
+as its filter says. Envoy ending a stream first, half-closed or cancelled, is as normal.
 """
 
 from __future__ import annotations
@@ -83,7 +85,10 @@ class ExtProcServicer:
             self._recorder.stream_ended(outcome)
 
     async def _converse(self, exchange: Exchange, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        while (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+        while not exchange.over:
+            message = await context.read()
+            if message is grpc.aio.EOF:  # type: ignore[attr-defined]
+                return
             answer = self.answer(exchange, message)
             if answer is not None:
                 await context.write(answer)

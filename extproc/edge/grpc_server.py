@@ -16,6 +16,7 @@ MESSAGE_MARGIN_BYTES = 1 << 20
 
 MAX_SOCKET_PATH = 107
 SOCKET_MODE = 0o660
+MAX_PORT = 65535
 
 
 def server(max_body_bytes: int) -> grpc.aio.Server:
@@ -32,11 +33,26 @@ def bind(server: grpc.aio.Server, address: str) -> str:
     """Bind to `unix:PATH` or `HOST:PORT`; what was bound. CannotStart says what stands in the way."""
     if address.startswith("unix:"):
         return _bind_socket(server, Path(address.removeprefix("unix:")))
+    host, _, number = address.rpartition(":")
+    if not host or not number.isdecimal() or int(number) > MAX_PORT:
+        raise CannotStart(f"cannot listen on {address}: expected unix:PATH or HOST:PORT")
+    _check_free(host.strip("[]"), int(number))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
         raise CannotStart(f"cannot listen on {address}: the port is taken or not allowed") from None
-    return f"{address.rpartition(':')[0]}:{port}"
+    return f"{host}:{port}"
+
+
+def _check_free(host: str, port: int) -> None:
+    """Asked before gRPC is, which would write lines of its own."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(found[0]) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[4])
+    except OSError as error:
+        raise CannotStart(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from extproc.errors import ConfigError, Problem
@@ -41,15 +41,17 @@ def files(settings: Settings) -> tuple[Path, ...]:
 def _value(reference: SecretRef, environ: Mapping[str, str]) -> tuple[bytes, str]:
     """(the value, what is wrong with it or "")."""
     if reference.env is not None:
-        return _given(environ.get(reference.env, "").encode, f"environment variable {reference.env}")
-    path = Path(reference.file or "")
+        what = f"environment variable {reference.env}"
+        return _given(os.fsencode(environ.get(reference.env, "")), what)
+    what = f"file {reference.file}"
     try:
-        content = path.read_bytes()
+        return _given(Path(reference.file or "").read_bytes(), what)
     except OSError as error:
-        return b"", f"file {path}: {error.strerror}"
-    return _given(lambda: content, f"file {path}")
+        return b"", f"{what}: {error.strerror}"
+    except ValueError:
+        return b"", f"{what!r}: no path can be this"
 
 
-def _given(value: Callable[[], bytes], what: str) -> tuple[bytes, str]:
-    stripped = value().strip()
+def _given(value: bytes, what: str) -> tuple[bytes, str]:
+    stripped = value.strip()
     return stripped, "" if stripped else f"{what} is empty or not set"

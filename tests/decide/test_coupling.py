@@ -169,7 +169,7 @@ BEAMS = [
 @pytest.mark.parametrize(
     ("beams", "asked", "asked_p", "leaves", "leaves_p"), [case[1:] for case in BEAMS], ids=[c[0] for c in BEAMS]
 )
-def test_beams(key: str, beams: int, asked: float, asked_p: float, leaves: float, leaves_p: float) -> None:
+def test_beams(*, key: str, beams: int, asked: float, asked_p: float, leaves: float, leaves_p: float) -> None:
     found = decided(chat(temperature=asked, top_p=asked_p, **{key: beams}))
     assert (found.json["temperature"], found.json["top_p"]) == (leaves, leaves_p)
     assert found.json[key] == beams

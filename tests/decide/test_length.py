@@ -57,13 +57,23 @@ CAPS = [
     ("seventy_b", "Llama-3-70B-Instruct", "", 2048),
     ("seventy_b_lower_case", "llama-3.3-70b", "", 2048),
     ("wide_window", "w", "models: [{name: wide, match: [w], context_window: 32768}]", 21299),
-    ("wide_window_explicit", "w", "models: [{name: wide, match: [w], context_window: 32768, max_output_tokens: 2048}]", 2048),
-    ("explicit_above_fraction", "w", "models: [{name: wide, match: [w], context_window: 1000, max_output_tokens: 900}]", 650),
+    (
+        "wide_window_explicit",
+        "w",
+        "models: [{name: wide, match: [w], context_window: 32768, max_output_tokens: 2048}]",
+        2048,
+    ),
+    (
+        "explicit_above_fraction",
+        "w",
+        "models: [{name: wide, match: [w], context_window: 1000, max_output_tokens: 900}]",
+        650,
+    ),
     ("tiny_window", "w", "models: [{name: tiny, match: [w], context_window: 1}]", 1),
     ("default_explicit", "w", "default_model: {max_output_tokens: 77}", 77),
     ("fraction", "w", "inference_params: {max_tokens: {context_fraction: 0.5}}", 4096),
     ("whole_window", "w", "inference_params: {max_tokens: {context_fraction: 1.0}}", 8192),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("model", "over", "cap"), [case[1:] for case in CAPS], ids=[case[0] for case in CAPS])
@@ -117,12 +127,27 @@ ENGINE_DEFAULTS = [
     ("unlisted_is_unlimited", Dialect.OPENAI_CHAT, "", CAP),
     ("completions_say_16", Dialect.OPENAI_COMPLETIONS, "", None),
     ("engine_says_less", Dialect.OPENAI_CHAT, "engines: {vllm: {default_output_tokens: {openai_chat: 512}}}", None),
-    ("engine_says_the_cap", Dialect.OPENAI_CHAT, f"engines: {{vllm: {{default_output_tokens: {{openai_chat: {CAP}}}}}}}", None),
-    ("engine_says_more", Dialect.OPENAI_CHAT, f"engines: {{vllm: {{default_output_tokens: {{openai_chat: {CAP + 1}}}}}}}", CAP),
+    (
+        "engine_says_the_cap",
+        Dialect.OPENAI_CHAT,
+        f"engines: {{vllm: {{default_output_tokens: {{openai_chat: {CAP}}}}}}}",
+        None,
+    ),
+    (
+        "engine_says_more",
+        Dialect.OPENAI_CHAT,
+        f"engines: {{vllm: {{default_output_tokens: {{openai_chat: {CAP + 1}}}}}}}",
+        CAP,
+    ),
     ("profile_says_less", Dialect.OPENAI_CHAT, "models: [{name: p, match: [m], default_output_tokens: 64}]", None),
-    ("profile_says_more", Dialect.OPENAI_COMPLETIONS, "models: [{name: p, match: [m], default_output_tokens: 9000}]", CAP),
+    (
+        "profile_says_more",
+        Dialect.OPENAI_COMPLETIONS,
+        "models: [{name: p, match: [m], default_output_tokens: 9000}]",
+        CAP,
+    ),
     ("cap_below_16", Dialect.OPENAI_COMPLETIONS, "models: [{name: p, match: [m], max_output_tokens: 15}]", 15),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +266,20 @@ def test_an_accepted_number_keeps_its_spelling(spelled: bytes) -> None:
     assert Field.MAX_TOKENS not in found.changes
 
 
-REFUSED = [b'"100"', b"true", b"false", b"[100]", b'{"a":1}', b"-1", b"-5.0", b"1.5", b"0.1", b"1e400", b"-1e400", b'""']
+REFUSED = [
+    b'"100"',
+    b"true",
+    b"false",
+    b"[100]",
+    b'{"a":1}',
+    b"-1",
+    b"-5.0",
+    b"1.5",
+    b"0.1",
+    b"1e400",
+    b"-1e400",
+    b'""',
+]
 
 
 @pytest.mark.parametrize("spelled", REFUSED, ids=[value.decode() for value in REFUSED])
@@ -299,7 +337,7 @@ def test_the_threshold_comes_from_the_config() -> None:
     minimum=st.integers(0, 64),
 )
 def test_nothing_exceeds_the_cap(
-    asked: int | None, wanted: int | None, scenario: str, window: int, explicit: int | None, minimum: int
+    *, asked: int | None, wanted: int | None, scenario: str, window: int, explicit: int | None, minimum: int
 ) -> None:
     over = (
         f"models: [{{name: p, match: [m], context_window: {window}, "

@@ -7,7 +7,7 @@ import pytest
 from extproc.decide import override
 from extproc.model.names import Field
 from extproc.model.values import ABSENT, Scalar
-from tests.decide.worlds import context, decided, chat
+from tests.decide.worlds import chat, context, decided
 
 
 @pytest.mark.parametrize("field", [Field.TEMPERATURE, Field.TOP_P])

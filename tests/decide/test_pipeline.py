@@ -49,9 +49,7 @@ def test_what_is_there_can_be_changed_though_nothing_can_be_added() -> None:
 
 
 def test_a_request_without_generation_only_gets_its_priority() -> None:
-    seen = context(
-        {Field.TEMPERATURE: 2.0}, dialect=Dialect.OPENAI_EMBEDDINGS, by_priority=True, tier=Tier.STRICT
-    )
+    seen = context({Field.TEMPERATURE: 2.0}, dialect=Dialect.OPENAI_EMBEDDINGS, by_priority=True, tier=Tier.STRICT)
     assert [(c.field, c.after) for c in changes(seen)] == [(Field.PRIORITY, 0)]
 
 
@@ -126,6 +124,7 @@ MODES = st.sampled_from(["", "force", "cap", "default"])
     mode=MODES,
 )
 def test_whatever_is_asked(
+    *,
     asked: dict[Field, Any],
     overrides: dict[Field, Any],
     tier: Tier,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from extproc.settings import load
-from tests.real_envoy import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

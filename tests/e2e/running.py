@@ -22,7 +22,8 @@ import yaml
 from extproc.cli.render import plan as planned
 from extproc.settings import load
 from extproc.trust import tenant_name
-from tests.real_envoy import RealEnvoy, free_port
+from tests.ports import free_port
+from tests.real_envoy import RealEnvoy
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.asking import CHAT, STRICT, Answer, Load, Raw, ask, chat
 from tests.e2e.holding import HoldingEngine, Stream
 from tests.e2e.running import Engine, Stack
-from tests.real_envoy import free_port
+from tests.ports import free_port
 
 BODY = json.dumps(chat(STRICT, temperature=1)).encode()
 

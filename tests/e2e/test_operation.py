@@ -22,7 +22,7 @@ import yaml
 from tests.e2e.asking import CHAT, CREATIVE, NORMAL, STRICT, TRUSTED, Load, Raw, ask, chat
 from tests.e2e.running import Engine, Running, Sidecar, Stack, settings_tree, swap_config, until, write_config
 from tests.e2e.speaking import METHOD, body, headers
-from tests.real_envoy import free_port
+from tests.ports import free_port
 
 EXTPROC = [sys.executable, "-m", "extproc"]
 REPOSITORY = Path(__file__).parents[2]

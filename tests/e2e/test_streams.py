@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.asking import STRICT, chat
 from tests.e2e.holding import LAST, HoldingEngine, Stream
 from tests.e2e.running import Stack, until
-from tests.real_envoy import free_port
+from tests.ports import free_port
 
 STREAMS = 3000
 OPENING = 100  # connections in the making at a time

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import AsyncIterator
 from enum import StrEnum
@@ -19,20 +18,9 @@ from extproc.errors import CannotStart
 from extproc.model.names import Engine
 from extproc.registry import PoolFacts
 from extproc.snapshot import Limits, Snapshot
+from tests.ports import free_port
 
 PAGES = ("/", "/metrics", "/healthz", "/readyz", "/config", "/snapshot")
-
-
-def free_port() -> int:
-    """Below the range the kernel hands out for outgoing connections, so that nobody takes it in between."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class Color(StrEnum):

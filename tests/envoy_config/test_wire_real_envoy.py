@@ -19,7 +19,13 @@ def test_decision_and_caller_headers_never_reach_an_engine(
 ) -> None:
     names = ["X-LLM-Tier", "x-llm-pool", "x-llm-priority", "x-llm-tenant", "x-llm-params", "x-llm-anything"]
     names += ["x-caller-token", "x-business-label", "x-request-class", "x-tenant", "x-envoy-retry-on"]
-    names += ["X-Param-Temperature", "x-param-top-p", "x-param-max-tokens", "x-param-unheard-of", "x-envoy-upstream-rq-timeout-ms"]
+    names += [
+        "X-Param-Temperature",
+        "x-param-top-p",
+        "x-param-max-tokens",
+        "x-param-unheard-of",
+        "x-envoy-upstream-rq-timeout-ms",
+    ]
     spoofed = b"".join(f"{name}: critical\r\n{name}: 1\r\n".encode() for name in names)
     assert status(talk(envoy.port, ask(path, "POST", spoofed, b"{}"))) == 200
     assert not {name for name, _ in only(engine).headers} & {name.lower() for name in names}

@@ -119,9 +119,7 @@ NESTED = (
 
 _texts = st.text(max_size=6)
 _strings = st.builds(lambda spell, text: spell(text), st.sampled_from(SPELLINGS), _texts)
-VALUES = st.one_of(
-    st.sampled_from(NUMBERS), st.sampled_from(WORDS + STRINGS), st.sampled_from(NESTED), _strings
-)
+VALUES = st.one_of(st.sampled_from(NUMBERS), st.sampled_from(WORDS + STRINGS), st.sampled_from(NESTED), _strings)
 SPACES = st.sampled_from((b"", b"", b"", b" ", b"\n\t", b"\r\n  "))
 
 

@@ -67,7 +67,8 @@ MESSAGES = (
 SPELLED = st.sampled_from(SPELLINGS)
 NAMED = st.sampled_from([(key, value) for key, values in FITTING.items() for value in values])
 UNNAMED = st.tuples(
-    st.sampled_from(("seed", "user", "tools", "temperature ", "Temperature", "logit_bias", "😀", "metadata")), VALUES
+    st.sampled_from(("seed", "user", "tools", "temperature ", "Temperature", "logit_bias", "😀", "metadata")),
+    VALUES,
 )
 TEXT = st.tuples(st.just("messages"), st.sampled_from(MESSAGES))
 MODEL = st.tuples(st.just("model"), st.sampled_from((b'"m"', b'"a-70b"', b"null", b'"\\u006d"')))
@@ -144,7 +145,12 @@ WRITES: list[tuple[str, bytes, list[Change], bytes]] = [
     ("removed", b'{"top_k":5,"a":1}', [to(Field.TOP_K, ABSENT)], b'{"a":1}'),
     ("removed_absent", b'{"a":1}', [to(Field.TOP_K, ABSENT)], b'{"a":1}'),
     ("both_spellings_removed", b'{"typ_p":5,"a":1,"typical_p":2}', [to(Field.TYPICAL_P, ABSENT)], b'{"a":1}'),
-    ("both_spellings_set", b'{"num_beams":5,"beam_width":2}', [to(Field.BEAMS, 1)], b'{"num_beams":1,"beam_width":1}'),
+    (
+        "both_spellings_set",
+        b'{"num_beams":5,"beam_width":2}',
+        [to(Field.BEAMS, 1)],
+        b'{"num_beams":1,"beam_width":1}',
+    ),
     ("length_added", b"{}", [to(Field.MAX_TOKENS, 5)], b'{"max_tokens":5}'),
     ("length_replaced", b'{"max_completion_tokens":9}', [to(Field.MAX_TOKENS, 5)], b'{"max_completion_tokens":5}'),
     ("length_respelled", b'{"n_predict":9,"a":1}', [to(Field.MAX_TOKENS, 5)], b'{"a":1,"max_tokens":5}'),
@@ -201,7 +207,14 @@ PLACES = [
 @pytest.mark.parametrize("key", sorted(LENGTHS))
 @pytest.mark.parametrize(("asked", "granted"), [(b"40", 40), (b"1000000", 256), (b"null", 256), (None, 256)])
 def test_every_key_for_every_engine(
-    path: str, engine: Engine, readable: tuple[str, ...], preferred: str, key: str, asked: bytes | None, granted: int
+    *,
+    path: str,
+    engine: Engine,
+    readable: tuple[str, ...],
+    preferred: str,
+    key: str,
+    asked: bytes | None,
+    granted: int,
 ) -> None:
     """One key leaves, the one that engine reads, and it is capped."""
     member = b"" if asked is None else b',"' + key.encode() + b'":' + asked
@@ -291,7 +304,9 @@ def test_a_model_is_a_short_string() -> None:
     assert "MARKER" not in json.dumps(error)
 
 
-@pytest.mark.parametrize("body", [b'{"messages":[]}', b'{"model":null,"messages":[]}', b'{"model":"","messages":[]}'])
+@pytest.mark.parametrize(
+    "body", [b'{"messages":[]}', b'{"model":null,"messages":[]}', b'{"model":"","messages":[]}']
+)
 def test_without_a_model_the_defaults_hold(body: bytes) -> None:
     assert decided(body).decision.profile == "default"
 

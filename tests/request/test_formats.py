@@ -72,7 +72,33 @@ def test_any_bytes(dialect: Dialect, body: bytes) -> None:
 
 SCRAPS = st.sampled_from(
     [
-        *'{ } [ ] , : " \\ 0 1 - . e E null true false 1e400 -0.0 {} [] "" "x" \\u0061 \\ud83d\\ude00'.split(),
+        *[
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            ":",
+            '"',
+            "\\",
+            "0",
+            "1",
+            "-",
+            ".",
+            "e",
+            "E",
+            "null",
+            "true",
+            "false",
+            "1e400",
+            "-0.0",
+            "{}",
+            "[]",
+            '""',
+            '"x"',
+            "\\u0061",
+            "\\ud83d\\ude00",
+        ],
         '"max_tokens"',
         '"temperature":',
         '"parameters":{',
@@ -95,11 +121,39 @@ def test_any_scraps_of_json(dialect: Dialect, body: str, braced: bool) -> None:
 
 
 KEYS = st.sampled_from(
-    (
-        "model messages prompt input text_input inputs parameters temperature top_p top_k max_tokens n_predict n "
-        "max_completion_tokens max_output_tokens best_of num_beams stream priority role content type text name "
-        "shape datatype data binary_data_size outputs mirostat x"
-    ).split()
+    [
+        "model",
+        "messages",
+        "prompt",
+        "input",
+        "text_input",
+        "inputs",
+        "parameters",
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "n_predict",
+        "n",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "best_of",
+        "num_beams",
+        "stream",
+        "priority",
+        "role",
+        "content",
+        "type",
+        "text",
+        "name",
+        "shape",
+        "datatype",
+        "data",
+        "binary_data_size",
+        "outputs",
+        "mirostat",
+        "x",
+    ]
 )
 LEAVES = st.one_of(
     st.none(),

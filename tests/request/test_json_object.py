@@ -290,7 +290,15 @@ def test_minus_zero_stays_what_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("value", "raw"),
-    [(1, b"1"), (0.3, b"0.3"), (1.0, b"1.0"), (True, b"true"), (False, b"false"), ('a"b', b'"a\\"b"'), (-10, b"-10")],
+    [
+        (1, b"1"),
+        (0.3, b"0.3"),
+        (1.0, b"1.0"),
+        (True, b"true"),
+        (False, b"false"),
+        ('a"b', b'"a\\"b"'),
+        (-10, b"-10"),
+    ],
 )
 def test_encode(value: Any, raw: bytes) -> None:
     assert encode(value) == raw

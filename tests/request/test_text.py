@@ -53,7 +53,9 @@ def test_messages(messages: Any, expected: str) -> None:
     assert found.strip() == expected.strip()
 
 
-@pytest.mark.parametrize("odd", [b"null", b"5", b'"a"', b"{}", b"[1]", b"[null]", b'["a"]', b'[{"role":5}]', b"[[]]"])
+@pytest.mark.parametrize(
+    "odd", [b"null", b"5", b'"a"', b"{}", b"[1]", b"[null]", b'["a"]', b'[{"role":5}]', b"[[]]"]
+)
 def test_messages_of_odd_shapes_have_no_text(odd: bytes) -> None:
     assert text.of_messages(odd, 100) == ""
 

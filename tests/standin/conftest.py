@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import AsyncIterator, Callable
 
 import aiohttp
@@ -11,19 +9,12 @@ import pytest
 
 from extproc.standin.receipt import Received, receive
 from extproc.standin.server import start
+from tests import ports
 
 
 @pytest.fixture
 def free_port() -> int:
-    """Below the range the kernel hands out for outgoing connections, so that nobody takes it in between."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    return ports.free_port()
 
 
 @pytest.fixture

@@ -55,9 +55,7 @@ def test_models_with_such_names_are_models(request_of, path: str) -> None:
     assert respond(request_of(path=path, method="GET")).status == 200
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/chat", "/v1/chat/completions/", "/v2/models", "/x/metrics"]
-)
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/chat", "/v1/chat/completions/", "/v2/models", "/x/metrics"])
 def test_any_other_path_is_not_found(request_of, path: str) -> None:
     reply = respond(request_of(path=path))
     assert (reply.status, reply.document["error"]["code"]) == (404, "not_found")

@@ -23,7 +23,11 @@ FORMAT = flat(
     lambda root, most: str(most) + str(len(root.values)),
 )
 READING = Reading(
-    Target(Family.OPENAI, Dialect.OPENAI_COMPLETIONS), Headers(()), 5, 77, lambda m: world().registry.profile(m).triton
+    Target(Family.OPENAI, Dialect.OPENAI_COMPLETIONS),
+    Headers(()),
+    5,
+    77,
+    lambda m: world().registry.profile(m).triton,
 )
 
 

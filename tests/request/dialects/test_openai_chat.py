@@ -16,7 +16,9 @@ BODY = (
 
 def test_a_strict_request_byte_by_byte() -> None:
     found = decided(BODY)
-    assert found.sent == BODY.replace(b" 1E0", b" 0.3").replace(b'"max_tokens":1e5 ', b'"max_tokens":120,"top_p":0.85 ')
+    assert found.sent == BODY.replace(b" 1E0", b" 0.3").replace(
+        b'"max_tokens":1e5 ', b'"max_tokens":120,"top_p":0.85 '
+    )
     assert found.headers["content-length"] == str(len(found.sent)).encode()
 
 

@@ -17,9 +17,15 @@ PATH = "/v1/responses"
     [
         ("order #12345", Tier.STRICT),
         ([{"role": "user", "content": "order #12345"}], Tier.STRICT),
-        ([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "slogan"}]}], Tier.CREATIVE),
         (
-            [{"role": "user", "content": "slogan"}, {"type": "function_call_output", "call_id": "1", "output": "x"}],
+            [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "slogan"}]}],
+            Tier.CREATIVE,
+        ),
+        (
+            [
+                {"role": "user", "content": "slogan"},
+                {"type": "function_call_output", "call_id": "1", "output": "x"},
+            ],
             Tier.CREATIVE,
         ),
         ([{"role": "user", "content": "slogan"}, {"type": "reasoning", "summary": []}], Tier.CREATIVE),

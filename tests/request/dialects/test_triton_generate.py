@@ -18,7 +18,12 @@ PATH = "/v2/models/m/generate"
 TOP = "default_model: {triton: {generate_place: top_level}}"
 
 WRITES = [
-    ("nothing_given", "", b'{"text_input":"x"}', b'{"text_input":"x","parameters":{"temperature":0.7,"max_tokens":256}}'),
+    (
+        "nothing_given",
+        "",
+        b'{"text_input":"x"}',
+        b'{"text_input":"x","parameters":{"temperature":0.7,"max_tokens":256}}',
+    ),
     ("at_top", TOP, b'{"text_input":"x"}', b'{"text_input":"x","temperature":0.7,"max_tokens":256}'),
     ("empty_parameters", "", b'{"parameters":{}}', b'{"parameters":{"temperature":0.7,"max_tokens":256}}'),
     (
@@ -81,7 +86,7 @@ WRITES = [
         b'{"parameters":{"max_tokens":1,"max_tokens":9,"temperature":1},"a":1}',
         b'{"parameters":{"max_tokens":9,"temperature":1},"a":1}',
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("over", "body", "sent"), [case[1:] for case in WRITES], ids=[case[0] for case in WRITES])

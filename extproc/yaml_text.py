@@ -1,0 +1,59 @@
+"""A YAML text as a plain mapping, with every mistake of the text itself as a problem.
+
+PyYAML takes the last of two equal keys without a word; here each such key is a mistake, told with its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from extproc.errors import ConfigError, Problem
+
+
+def mapping(text: bytes | str) -> dict[str, Any]:
+    """The text's top-level mapping, {} for an empty one; ConfigError says what is wrong and where."""
+    try:
+        node = yaml.compose(text, yaml.SafeLoader)
+        repeated = tuple(_repeated(node, (), set()))
+        tree = yaml.load(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError((Problem("", f"not YAML: {_where(error)}"),)) from None
+    except RecursionError:
+        raise ConfigError((Problem("", "not YAML: nested too deeply"),)) from None
+    except (ValueError, TypeError):
+        raise ConfigError((Problem("", "not YAML: a value is not what its form says"),)) from None
+    if repeated:
+        raise ConfigError(repeated)
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
+        raise ConfigError((Problem("", "allowed: a mapping of keys"),))
+    return tree
+
+
+def _repeated(node: yaml.Node | None, path: tuple[str, ...], seen: set[int]) -> Iterator[Problem]:
+    """Every key that stands twice in one mapping. A node that several aliases name is looked at once."""
+    if node is None or id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _repeated(item, (*path, str(index)), seen)
+    if isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            if name in keys:
+                line = key.start_mark.line + 1
+                yield Problem(".".join((*path, name)), f"the key stands twice (line {line})")
+            keys.add(name)
+            yield from _repeated(value, (*path, name), seen)
+
+
+def _where(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{where}{getattr(error, 'problem', None) or 'unreadable'}"
