@@ -4,7 +4,7 @@
 # make bench  one table: no ext_proc, a no-op one, ours
 VENV ?= .venv
 BIN := $(VENV)/bin
-DEBIAN_PACKAGES := wrk
+DEBIAN_PACKAGES := nghttp2-client
 ARGS ?=
 
 .PHONY: up test unit lint bench deps dev proto clean

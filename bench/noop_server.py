@@ -23,11 +23,12 @@ _GO_ON = pb.ProcessingResponse(request_headers=pb.HeadersResponse(response=pb.Co
 _HEADERS_ANSWER = _GO_ON.SerializeToString()
 
 
-def answer(message: bytes) -> bytes:
+def answer(message: bytes) -> tuple[bytes, bool]:
+    """The answer, and whether the request is over with it."""
     request = pb.ProcessingRequest.FromString(message)
     if request.HasField("request_body"):
-        return body_answer(request.request_body.body)
-    return _HEADERS_ANSWER
+        return body_answer(request.request_body.body), True
+    return _HEADERS_ANSWER, False
 
 
 def body_answer(body: bytes) -> bytes:
@@ -43,8 +44,10 @@ def body_answer(body: bytes) -> bytes:
 
 
 async def process(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    while (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-        await context.write(answer(message))
+    over = False
+    while not over and (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+        said, over = answer(message)
+        await context.write(said)
 
 
 async def serve(address: str, max_body_bytes: int) -> None:

@@ -11,9 +11,9 @@ from enum import Enum
 
 import msgspec
 
-from extproc.decide import pipeline, pool, priority
-from extproc.decide.context import Context
+from extproc.decide import priority
 from extproc.errors import ClientFault
+from extproc.judge import Arrival, audit_records, judge
 from extproc.model.commands import (
     CloseStream,
     Command,
@@ -31,13 +31,8 @@ from extproc.model.events import (
     RequestTrailersReceived,
     ResponseReceived,
 )
-from extproc.model.names import Field
-from extproc.model.values import ABSENT, AuditRecord, Caller, Decision, Scalar, Target, Value
 from extproc.request import caller as callers
 from extproc.request import paths
-from extproc.request.classify.pick import classify
-from extproc.request.document import Document, Reading, Writing, Written
-from extproc.request.formats import READERS
 from extproc.request.headers import Headers
 from extproc.snapshot import Snapshot
 
@@ -59,23 +54,6 @@ class State(Enum):
     PASSING = "passing"
     ENDED = "ended"
     CLOSED = "closed"
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """A request as its headers tell it."""
-
-    target: Target
-    caller: Caller
-    headers: Headers
-    path: str
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """A decided request: what leaves, and the decision behind it."""
-
-    decision: Decision
-    written: Written
-    body_changed: bool
 
 
 class Exchange:
@@ -157,10 +135,10 @@ class Exchange:
         request_id = arrival.headers.text("x-request-id")
         answer = Continue(
             BODY_PHASE,
-            set_headers=engine_headers(judged),
-            body=judged.written.body if judged.body_changed else None,
+            set_headers=judged.headers,
+            body=judged.body,
             clear_route_cache=True,
-            metadata=metadata(judged.decision),
+            metadata=judged.metadata,
         )
         audit = audit_records(judged.decision, request_id, arrival.target, now)
         return [RecordDecision(arrival.target, judged.decision, audit), answer]
@@ -216,138 +194,6 @@ def check_length(headers: Headers, most: int) -> None:
 
 def too_large(most: int) -> ClientFault:
     return ClientFault(413, "body_too_large", f"The body is larger than {most} bytes (limits.max_body_bytes).")
-
-
-def judge(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Judged:
-    """Read, classify, decide, write: everything about one body. ClientFault where it cannot be read."""
-    target = arrival.target
-    assert target.dialect is not None, "only read requests are judged"
-    registry, parameters = snapshot.registry, snapshot.parameters
-    reading = Reading(
-        target=target,
-        headers=arrival.headers,
-        max_keys=snapshot.limits.max_keys,
-        max_chars=parameters.classify.max_chars,
-        triton=lambda model: registry.profile(model).triton,
-    )
-    document = READERS[target.dialect](body, reading)
-    context, destination = _context(document, arrival, snapshot)
-    changes = pipeline.changes(context)
-    written = document.write(changes, Writing(destination.engine, context.profile.triton))
-    final = next((change.after for change in changes if change.field is Field.MAX_TOKENS), ABSENT)
-    granted = context.request.given.get(Field.MAX_TOKENS) if final is ABSENT else final
-    threshold = parameters.inference_params.max_tokens.streaming_threshold
-    decision = Decision(
-        tier=context.classification.tier,
-        scenario=context.classification.scenario,
-        confidence=context.classification.confidence,
-        source=context.classification.source,
-        rule=context.classification.rule,
-        request_class=context.request_class,
-        tenant=arrival.caller.tenant,
-        engine=destination.engine,
-        pool=destination.pool,
-        parameter_set=snapshot.parameter_set,
-        profile=context.profile.name,
-        max_tokens=None if granted is None else int(granted),
-        continuation=granted is not None and int(granted) > threshold,
-        changes=changes,
-    )
-    return Judged(decision, written, written.body is not body)
-
-
-def _context(document: Document, arrival: Arrival, snapshot: Snapshot) -> tuple[Context, pool.Destination]:
-    request, parameters, registry = document.request, snapshot.parameters, snapshot.registry
-    profile = registry.profile(request.model)
-    destination = pool.choose(registry, arrival.target, profile.pool)
-    rules = parameters.classify
-    classification = classify(
-        request,
-        arrival.caller,
-        snapshot.classifiers,
-        default_tier=rules.default_tier,
-        default_scenario=rules.default_scenario,
-        min_confidence=rules.min_confidence,
-    )
-    rank = priority.request_class(
-        arrival.caller, snapshot.tenants, parameters.scenarios.get(classification.scenario)
-    )
-    context = Context(
-        request=request,
-        caller=arrival.caller,
-        classification=classification,
-        request_class=rank,
-        parameters=parameters,
-        profile=profile,
-        engine=destination.engine,
-        engine_rules=registry.engine_rules(destination.engine),
-        schedules_by_priority=destination.schedules_by_priority,
-        lowest_latency=profile.lowest_latency or _is_fast_path(arrival.path, snapshot.lowest_latency_paths),
-        respell_length=document.respells(destination.engine),
-    )
-    return context, destination
-
-
-def _is_fast_path(path: str, prefixes: tuple[str, ...]) -> bool:
-    return bool(prefixes) and path.startswith(prefixes)
-
-
-def engine_headers(judged: Judged) -> tuple[tuple[str, bytes], ...]:
-    """Request headers for engine and routes. `content-length` goes with every body we send."""
-    values = metadata(judged.decision)
-    set_headers = [
-        ("x-llm-tier", values["tier"].encode()),
-        ("x-llm-scenario", values["scenario"].encode()),
-        ("x-llm-priority", values["class"].encode()),
-        ("x-llm-params", values["params"].encode()),
-        ("x-llm-tenant", values["tenant"].encode()),
-    ]
-    if judged.decision.pool is not None:
-        set_headers.append(("x-llm-pool", judged.decision.pool.encode()))
-    if judged.decision.continuation:
-        set_headers.append(("x-llm-continuation", b"1"))
-    if judged.body_changed:
-        set_headers.append(("content-length", str(len(judged.written.body)).encode()))
-    return (*set_headers, *judged.written.headers)
-
-
-def metadata(decision: Decision) -> dict[str, str]:
-    """The same values for access logs (dynamic metadata, namespace `llm`)."""
-    values = {
-        "tier": decision.tier.value,
-        "scenario": decision.scenario,
-        "class": decision.request_class.value,
-        "params": decision.parameter_set,
-        "tenant": decision.tenant,
-        "rule": decision.rule,
-    }
-    return values if decision.pool is None else values | {"pool": decision.pool}
-
-
-def audit_records(decision: Decision, request_id: str, target: Target, now: float) -> tuple[AuditRecord, ...]:
-    dialect = target.dialect.value if target.dialect else ""
-    return tuple(
-        AuditRecord(
-            ts=now,
-            request_id=request_id,
-            tenant=decision.tenant,
-            dialect=dialect,
-            field=change.field.value,
-            from_=_or_null(change.before),
-            to=_or_null(change.after),
-            rule=change.rule,
-            reason=change.reason,
-            tier=decision.tier.value,
-            scenario=decision.scenario,
-            confidence=decision.confidence,
-            parameter_set=decision.parameter_set,
-        )
-        for change in decision.changes
-    )
-
-
-def _or_null(value: Value) -> Scalar | None:
-    return None if value is ABSENT else value
 
 
 def rejection(fault: ClientFault) -> Reject:

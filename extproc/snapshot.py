@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Hashable
+from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from extproc.model.values import Caller, Classification, InferenceRequest
+from extproc.model.values import Caller, Classification
 from extproc.parameters import ParameterSet
 from extproc.registry import Registry
 from extproc.trust import Tenants, Trust
 
 
+class HasText(Protocol):
+    """A request as classifiers see it: the user's text, bounded; it never leaves the process."""
+
+    @property
+    def text(self) -> str: ...
+
+
 class Classifier(Protocol):
     """One way to tell what a request is about; None = no opinion."""
 
-    def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None: ...
+    def __call__(self, request: HasText, caller: Caller) -> Classification | None: ...
+
+
+MAX_REMEMBERED = 4096
+
+
+class Memory:
+    """What follows from equal inputs under one snapshot. Bounded: a full one starts over."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable) -> Any:
+        return self._known.get(key)
+
+    def remember(self, key: Hashable, value: object) -> None:
+        if len(self._known) >= MAX_REMEMBERED:
+            self._known.clear()
+        self._known[key] = value
 
 
 class Limits(Struct, frozen=True):
@@ -38,3 +66,4 @@ class Snapshot(Struct, frozen=True):
     limits: Limits
     lowest_latency_paths: tuple[str, ...]
     encoded_bodies_pass: bool
+    memory: Memory = field(default_factory=Memory)

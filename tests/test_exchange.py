@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extproc.exchange import Exchange, State, audit_records, metadata
+from extproc.exchange import Exchange, State
+from extproc.judge import audit_records, metadata
 from extproc.model.commands import (
     CloseStream,
     Command,

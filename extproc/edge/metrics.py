@@ -1,41 +1,33 @@
 """What is counted, as Prometheus metrics on a registry of our own.
 
-The recorder is called on the decision path: children of a metric are looked up by their label values in a
-plain dict, because `labels()` costs more than all the rest. Label values are bounded: whatever a client or a
-configuration can vary ends up as `other` after `MAX_VALUES` different ones.
+The recorder is called on the decision path and only adds to tallies; collectors make families of them when
+Prometheus asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
     Gauge,
     GCCollector,
-    Histogram,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
-
-MAX_VALUES = 200
-"""Different values of one label of one metric."""
-
-OTHER = "other"
+from extproc.tally import BucketsBy, Counts
 
 DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
-
-M = TypeVar("M", Counter, Histogram)
 
 
 class AuditCounts(Protocol):
@@ -59,55 +51,60 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._requests = self._counter("llm_requests_total", "Decided requests.", "dialect", "tier", "class")
-        self._changes = self._counter("llm_changes_total", "Fields changed by a rule.", "field", "rule")
-        self._passed = self._counter("llm_passed_total", "Requests passed untouched.", "reason")
-        self._rejections = self._counter("llm_rejections_total", "Rejected requests.", "reason", "status")
-        granted = self._histogram("llm_granted_tokens", "Granted output length.", TOKEN_BUCKETS, "tier")
-        self._granted = _Series(granted)
-        self._decision = self._histogram("llm_decision_seconds", "Time to decide.", DECISION_BUCKETS_S)
-        self._streams = self._counter("llm_streams_total", "Ended ext_proc streams.", "outcome")
-        self._open = self._gauge("llm_streams_open", "Open ext_proc streams.")
+        self._requests = self._counts("llm_requests", "Decided requests.", "dialect", "tier", "class")
+        self._changes = self._counts("llm_changes", "Fields changed by a rule.", "field", "rule")
+        self._passed = self._counts("llm_passed", "Requests passed untouched.", "reason")
+        self._rejections = self._counts("llm_rejections", "Rejected requests.", "reason", "status")
+        self._streams = self._counts("llm_streams", "Ended ext_proc streams.", "outcome")
+        self._reloads = self._counts("llm_config_reloads", "Configuration reloads.", "result")
+        self._granted = self._buckets("llm_granted_tokens", "Granted output length.", TOKEN_BUCKETS, "tier")
+        decision = self._buckets("llm_decision_seconds", "Time to decide.", DECISION_BUCKETS_S)
+        self._decision = decision.at(())
+        self._open = 0
+        self._gauge("llm_streams_open", "Open ext_proc streams.").set_function(lambda: self._open)
         self._generation = self._gauge("llm_config_generation", "Generation of the current snapshot.")
-        self._reloads = self._counter("llm_config_reloads_total", "Configuration reloads.", "result")
         self._last_reload = self._gauge("llm_config_last_reload_success", "1 = applied, 0 = refused.")
         self._last_reload.set(1)
         self._set = self._gauge("llm_parameter_set_info", "The active parameter set.", "name", "version")
         self._gauge("llm_build_info", "The running version.", "version").labels(version).set(1)
 
-    def _counter(self, name: str, text: str, *labels: str) -> _Series[Counter]:
-        return _Series(Counter(name, text, labels, registry=self.registry))
+    def _counts(self, name: str, text: str, *labels: str) -> Counts:
+        counts = Counts()
+        self.registry.register(_CountsCollector(name, text, labels, counts))
+        return counts
+
+    def _buckets(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> BucketsBy:
+        buckets = BucketsBy(bounds)
+        self.registry.register(_BucketsCollector(name, text, labels, buckets))
+        return buckets
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
-
     def decided(self, record: RecordDecision) -> None:
         decision = record.decision
         dialect = record.target.dialect or "none"
-        self._requests.at((dialect, decision.tier, decision.request_class)).inc()
+        self._requests.add((dialect, decision.tier, decision.request_class))
         for change in decision.changes:
-            self._changes.at((change.field, change.rule)).inc()
+            self._changes.add((change.field, change.rule))
         if decision.max_tokens is not None:
             self._granted.at((decision.tier,)).observe(decision.max_tokens)
 
     def passed(self, record: RecordPass) -> None:
-        self._passed.at((record.reason,)).inc()
+        self._passed.add((record.reason,))
 
     def rejected(self, record: RecordReject) -> None:
-        self._rejections.at((record.reason, str(record.status))).inc()
+        self._rejections.add((record.reason, str(record.status)))
 
     def decision_seconds(self, seconds: float) -> None:
         self._decision.observe(seconds)
 
     def stream_opened(self) -> None:
-        self._open.inc()
+        self._open += 1
 
     def stream_ended(self, outcome: str) -> None:
-        self._open.dec()
-        self._streams.at((outcome,)).inc()
+        self._open -= 1
+        self._streams.add((outcome,))
 
     def published(self, generation: int, parameter_set: str) -> None:
         """A snapshot is current; `parameter_set` is `name@version`. The info series of the last one goes."""
@@ -119,11 +116,11 @@ class Metrics:
     def reloaded(self, generation: int) -> None:
         self._generation.set(generation)
         self._last_reload.set(1)
-        self._reloads.at(("success",)).inc()
+        self._reloads.add(("success",))
 
     def reload_failed(self, reason: str) -> None:
         self._last_reload.set(0)
-        self._reloads.at((reason,)).inc()
+        self._reloads.add((reason,))
 
     def watch_audit(self, counts: AuditCounts) -> None:
         """Expose the audit writer's own counts."""
@@ -134,34 +131,39 @@ class Metrics:
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 
-class _Series(Generic[M]):
-    """A labelled metric whose children are remembered, and whose label values are bounded."""
+class _CountsCollector(Collector):
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], counts: Counts) -> None:
+        self._described = (name, text, labels)
+        self._counts = counts
 
-    def __init__(self, metric: M) -> None:
-        self._metric: M = metric
-        self._children: dict[tuple[str, ...], M] = {}
-        self._seen: dict[int, set[str]] = {}
+    def describe(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        yield CounterMetricFamily(name, text, labels=labels)
 
-    def at(self, values: tuple[str, ...]) -> M:
-        child = self._children.get(values)
-        return child if child is not None else self._find(values)
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        family = CounterMetricFamily(name, text, labels=labels)
+        for values, count in self._counts.items():
+            family.add_metric(values, count)
+        yield family
 
-    def _find(self, values: tuple[str, ...]) -> M:
-        """Refused values are not remembered: what clients send must not grow a dict either."""
-        admitted = tuple(self._admit(label, value) for label, value in enumerate(values))
-        child = self._children.get(admitted)
-        if child is None:
-            child = self._children[admitted] = self._metric.labels(*admitted)
-        return child
 
-    def _admit(self, label: int, value: str) -> str:
-        seen = self._seen.setdefault(label, set())
-        if value in seen:
-            return value
-        if len(seen) >= MAX_VALUES:
-            return OTHER
-        seen.add(value)
-        return value
+class _BucketsCollector(Collector):
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], buckets: BucketsBy) -> None:
+        self._described = (name, text, labels)
+        self._buckets = buckets
+
+    def describe(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        yield HistogramMetricFamily(name, text, labels=labels)
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._described
+        family = HistogramMetricFamily(name, text, labels=labels)
+        for values, buckets in self._buckets.items():
+            rows = [(floatToGoString(bound), count) for bound, count in buckets.cumulative()]  # type: ignore[no-untyped-call]
+            family.add_metric(values, rows, buckets.total)
+        yield family
 
 
 class _AuditCollector(Collector):

@@ -6,13 +6,13 @@ root and its nested objects, and an occurrence names its place. Triton's infer h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from extproc.errors import ClientFault
-from extproc.model.names import Engine, Field
+from extproc.model.names import Dialect, Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
@@ -20,6 +20,8 @@ from extproc.request.json_object import Edit, JsonObject, encode, parse, scalar
 
 MAX_MODEL_CHARS = 512
 ROOT = ""
+MAX_SIGNATURE_BYTES = 256
+"""Longer ones are odd, and what is remembered must stay small."""
 
 _LARGEST = frozenset({Field.TEMPERATURE, Field.TOP_P, Field.BEAMS, Field.N, Field.BEST_OF})
 _COUNTS = frozenset({Field.BEAMS, Field.N, Field.BEST_OF})
@@ -48,14 +50,30 @@ class Written(Struct, frozen=True):
 
 
 class Document(Protocol):
+    """One body. Reading is cheap until `request` is asked for: what follows from equal bodies is remembered."""
+
     @property
-    def request(self) -> InferenceRequest: ...
+    def text(self) -> str: ...
+
+    @property
+    def signature(self) -> Hashable | None:
+        """All that rules can see of the body but its text; None where that is not worth remembering."""
+        ...
+
+    @property
+    def request(self) -> InferenceRequest:
+        """The body as values; ClientFault 400 for one that cannot be."""
+        ...
 
     def respells(self, engine: Engine) -> bool:
         """Whether the length keys must change even where the value stays."""
         ...
 
-    def write(self, changes: Iterable[Change], writing: Writing) -> Written: ...
+    def edits(self, changes: Iterable[Change], writing: Writing) -> Any:
+        """What `written` needs; the same for every body of this signature."""
+        ...
+
+    def written(self, edits: Any) -> Written: ...
 
 
 class Occurrence(Struct, frozen=True):
@@ -83,64 +101,145 @@ class Spelling(Struct, frozen=True):
         return frozenset(self.insert) | ({Field.MAX_TOKENS} if self.length else frozenset())
 
 
-class JsonDocument(Struct, frozen=True):
-    """A root object with nested objects by key, and the occurrences found in them."""
+class Shape(Struct, frozen=True):
+    """A format whose bodies are JSON objects. `place` says where a field goes that must be added."""
 
-    request: InferenceRequest
-    root: JsonObject
-    nested: Mapping[str, JsonObject]
-    occurrences: tuple[Occurrence, ...]
+    dialect: Dialect
     spelling: Spelling
+    insertable: frozenset[Field]
     place: Callable[[Writing], str]
+
+
+Named = tuple[str, str, bytes]
+"""A member that spells a field: its place, its key, its bytes."""
+
+Edits = Mapping[str, Mapping[str, Edit]]
+
+
+class JsonDocument:
+    """A root object, nested objects by key, and the members in them that rules can name.
+
+    `model` is the name in the path, None where the body names it.
+    """
+
+    __slots__ = ("_named", "_request", "_shape", "model", "nested", "root", "text")
+
+    def __init__(
+        self, shape: Shape, root: JsonObject, nested: Mapping[str, JsonObject], text: str, model: str | None = None
+    ) -> None:
+        self._shape = shape
+        self.root = root
+        self.nested = nested
+        self.text = text
+        self.model = model
+        self._named = tuple(_named(ROOT, root, shape.spelling))
+        for place, object_ in nested.items():
+            self._named += tuple(_named(place, object_, shape.spelling))
+        self._request: InferenceRequest | None = None
+
+    @property
+    def signature(self) -> Hashable | None:
+        model = self.root.raw("model") if self.model is None else self.model
+        if sum(len(raw) for _, _, raw in self._named) + len(model or ()) > MAX_SIGNATURE_BYTES:
+            return None
+        return (self._shape.dialect, model, self._named)
+
+    @property
+    def request(self) -> InferenceRequest:
+        if self._request is None:
+            self._request = self._read()
+        return self._request
+
+    def _read(self) -> InferenceRequest:
+        spelling = self._shape.spelling
+        found = self._occurrences()
+        values = given(found)
+        tokens, keys, unlimited = length(found, spelling)
+        if tokens is not None:
+            values[Field.MAX_TOKENS] = tokens
+        return InferenceRequest(
+            dialect=self._shape.dialect,
+            model=model_name(self.root) if self.model is None else self.model,
+            text=self.text,
+            given=values,
+            insertable=self._shape.insertable,
+            length_keys=keys,
+            unlimited_length=unlimited,
+            stream=values.get(Field.STREAM) is True,
+        )
+
+    def _occurrences(self) -> list[Occurrence]:
+        return [occurrence(place, key, raw, self._shape.spelling) for place, key, raw in self._named]
 
     def respells(self, engine: Engine) -> bool:
         keys = self.request.length_keys
-        readable = self.spelling.length.get(engine, ())
+        readable = self._shape.spelling.length.get(engine, ())
         return bool(keys) and (len(keys) > 1 or keys[0] not in readable)
 
-    def write(self, changes: Iterable[Change], writing: Writing) -> Written:
-        """The body with these changes; a repeated key leaves settled even where nothing else changes."""
-        edits: dict[str, dict[str, Edit]] = {ROOT: {}}
+    def edits(self, changes: Iterable[Change], writing: Writing) -> Edits:
+        """New bytes by place and key."""
+        edits: dict[str, dict[str, Edit]] = {}
+        found = self._occurrences()
         for change in changes:
+            spelled = [o for o in found if o.field is change.field]
             if change.field is Field.MAX_TOKENS:
-                self._write_length(change, writing, edits)
+                self._edit_length(change, spelled, writing, edits)
             else:
-                self._write_field(change, writing, edits)
-        for place, object_ in self.nested.items():
-            if edits.get(place) or object_.rewritten:
-                edits[ROOT][place] = object_.edited(edits.get(place, {}))
-        for place in edits.keys() - self.nested.keys() - {ROOT}:
-            edits[ROOT][place] = parse(b"{}", max_keys=0).edited(edits[place])
-        return Written(self.root.edited(edits[ROOT]))
+                self._edit_field(change, spelled, writing, edits)
+        return edits
 
-    def _write_field(self, change: Change, writing: Writing, edits: dict[str, dict[str, Edit]]) -> None:
+    def _edit_field(
+        self, change: Change, spelled: list[Occurrence], writing: Writing, edits: dict[str, dict[str, Edit]]
+    ) -> None:
         value: Edit = ABSENT if change.after is ABSENT else encode(change.after)
-        found = [occurrence for occurrence in self.occurrences if occurrence.field is change.field]
-        for occurrence in found:
-            edits.setdefault(occurrence.place, {})[occurrence.key] = value
-        if not found and value is not ABSENT:
-            edits.setdefault(self.place(writing), {})[self.spelling.insert[change.field]] = value
+        for each in spelled:
+            edits.setdefault(each.place, {})[each.key] = value
+        if not spelled and value is not ABSENT:
+            key = self._shape.spelling.insert[change.field]
+            edits.setdefault(self._shape.place(writing), {})[key] = value
 
-    def _write_length(self, change: Change, writing: Writing, edits: dict[str, dict[str, Edit]]) -> None:
+    def _edit_length(
+        self, change: Change, spelled: list[Occurrence], writing: Writing, edits: dict[str, dict[str, Edit]]
+    ) -> None:
         """Exactly one key leaves: one the client used where the engine reads it, else the preferred one."""
-        found = [occurrence for occurrence in self.occurrences if occurrence.field is Field.MAX_TOKENS]
-        readable = self.spelling.length[writing.engine]
-        kept = next((o for key in readable for o in found if o.key == key), None)
-        for occurrence in found:
-            edits.setdefault(occurrence.place, {})[occurrence.key] = ABSENT
+        readable = self._shape.spelling.length[writing.engine]
+        kept = next((o for key in readable for o in spelled if o.key == key), None)
+        for each in spelled:
+            edits.setdefault(each.place, {})[each.key] = ABSENT
         if change.after is not ABSENT:
-            place, key = (kept.place, kept.key) if kept else (self.place(writing), readable[0])
+            place, key = (kept.place, kept.key) if kept else (self._shape.place(writing), readable[0])
             edits.setdefault(place, {})[key] = encode(change.after)
+
+    def written(self, edits: Edits) -> Written:
+        """The body with these edits; a repeated key leaves settled even where nothing else changes."""
+        root = edits.get(ROOT, {})
+        nested = {
+            place: object_.edited(edits.get(place, {}))
+            for place, object_ in self.nested.items()
+            if edits.get(place) or object_.rewritten
+        }
+        for place in edits.keys() - self.nested.keys() - {ROOT}:
+            nested[place] = parse(b"{}", max_keys=0).edited(edits[place])
+        return Written(self.root.edited({**root, **nested} if nested else root))
+
+    def write(self, changes: Iterable[Change], writing: Writing) -> Written:
+        return self.written(self.edits(changes, writing))
+
+
+def _named(place: str, object_: JsonObject, spelling: Spelling) -> Iterator[Named]:
+    keys = spelling.keys
+    return ((place, key, bytes(raw)) for key, raw in object_.values.items() if key in keys)
+
+
+def occurrence(place: str, key: str, raw: bytes, spelling: Spelling) -> Occurrence:
+    """One member as a value; ClientFault 400 for one that cannot be the field."""
+    field = spelling.keys[key]
+    return Occurrence(place, key, field, _checked(field, key, raw, lenient=field is Field.MAX_TOKENS))
 
 
 def occurrences(object_: JsonObject, spelling: Spelling, place: str = ROOT) -> list[Occurrence]:
     """Every key of the object that spells a field; ClientFault 400 for a value that cannot be one."""
-    found = []
-    for key in object_.values.keys() & spelling.keys.keys():
-        field = spelling.keys[key]
-        value = _checked(field, key, bytes(object_.values[key]), lenient=field is Field.MAX_TOKENS)
-        found.append(Occurrence(place, key, field, value))
-    return found
+    return [occurrence(*named, spelling) for named in _named(place, object_, spelling)]
 
 
 def given(found: Iterable[Occurrence]) -> dict[Field, Scalar]:

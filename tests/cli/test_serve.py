@@ -44,11 +44,8 @@ def test_a_port_keeps_the_host() -> None:
     [
         ["--listen", "bogus"],
         ["--listen", "unix:"],
-        ["--listen", "127.0.0.1:x"],
         ["--listen", "127.0.0.1:99999"],
-        ["--listen", ":80"],
         ["--admin-port", "99999"],
-        ["--admin-port", "-1"],
     ],
     ids=" ".join,
 )

@@ -327,7 +327,7 @@ def test_the_threshold_comes_from_the_config() -> None:
     assert decided(chat(max_tokens=10), over=over).decision.continuation is False
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(
     asked=st.none() | st.integers(0, 2**40),
     wanted=st.none() | st.integers(1, 10_000_000),

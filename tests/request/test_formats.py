@@ -14,6 +14,7 @@ from extproc.model.commands import Command, Continue, RecordDecision, RecordReje
 from extproc.model.names import Dialect, Engine
 from extproc.request.formats import READERS
 from tests.decide.worlds import ask, pools
+from tests.request.json_texts import EXAMPLES
 from tests.request.test_json_object import MALFORMED, MARKER
 
 PATHS = {
@@ -63,7 +64,7 @@ def test_a_malformed_body_is_refused_without_its_content(
     check(commands)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES // 20 + 65, deadline=None)
 @given(body=st.binary(min_size=1, max_size=60))
 @pytest.mark.parametrize("dialect", Dialect)
 def test_any_bytes(dialect: Dialect, body: bytes) -> None:
@@ -113,7 +114,7 @@ SCRAPS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES // 20 + 65, deadline=None)
 @given(body=st.lists(SCRAPS, max_size=14).map("".join), braced=st.booleans())
 @pytest.mark.parametrize("dialect", Dialect)
 def test_any_scraps_of_json(dialect: Dialect, body: str, braced: bool) -> None:
@@ -168,7 +169,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES // 20 + 45, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.dictionaries(KEYS, VALUES, max_size=6))
 @pytest.mark.parametrize("dialect", Dialect)
 def test_any_document(dialect: Dialect, body: dict[str, Any]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extproc.model.names import Tier
-from extproc.model.values import Caller, Classification, InferenceRequest
+from extproc.model.values import Caller, Classification
 from extproc.parameters import Scenario
+from extproc.snapshot import HasText
 
 SOURCE = "label"
 
@@ -26,7 +27,7 @@ class Labels:
         verdicts |= {name.casefold(): _verdict(scenario.tier, name, name) for name, scenario in scenarios.items()}
         self._verdicts = verdicts
 
-    def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None:
+    def __call__(self, request: HasText, caller: Caller) -> Classification | None:
         """The labelled verdict; a label that names nothing is no opinion, so that the text still decides."""
         if caller.label is None:
             return None

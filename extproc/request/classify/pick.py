@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extproc.model.names import Tier
-from extproc.model.values import Caller, Classification, InferenceRequest
-from extproc.snapshot import Classifier
+from extproc.model.values import Caller, Classification
+from extproc.snapshot import Classifier, HasText
 
 SOURCE = "default"
 NO_OPINION = "default"
@@ -14,7 +14,7 @@ LOW_CONFIDENCE = "low_confidence"
 
 
 def classify(
-    request: InferenceRequest,
+    request: HasText,
     caller: Caller,
     classifiers: Iterable[Classifier],
     *,

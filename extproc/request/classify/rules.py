@@ -14,8 +14,9 @@ from typing import Any
 import re2
 
 from extproc.errors import ConfigError, Problem
-from extproc.model.values import Caller, Classification, InferenceRequest
+from extproc.model.values import Caller, Classification
 from extproc.parameters import Rule, Scenario
+from extproc.snapshot import HasText
 
 SOURCE = "rules"
 
@@ -47,7 +48,7 @@ class Rules:
             _compile_set(rules[start::SETS], set_memory_bytes // SETS) for start in range(min(SETS, len(rules)))
         )
 
-    def __call__(self, request: InferenceRequest, caller: Caller) -> Classification | None:
+    def __call__(self, request: HasText, caller: Caller) -> Classification | None:
         first = self._first(_encode(request.text))
         return None if first is None else self._verdicts[first]
 

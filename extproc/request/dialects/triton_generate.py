@@ -7,10 +7,9 @@ says. Only scalars are ever written into `parameters`: Triton refuses arrays and
 from __future__ import annotations
 
 from extproc.model.names import Dialect, Field
-from extproc.model.values import InferenceRequest
-from extproc.request import document, text
+from extproc.request import text
 from extproc.request.dialects.spellings import FAN_OUT, INSERT, LENGTH, SAMPLING, everywhere
-from extproc.request.document import ROOT, JsonDocument, Reading, Spelling, Writing, invalid
+from extproc.request.document import ROOT, JsonDocument, Reading, Shape, Spelling, Writing, invalid
 from extproc.request.json_object import JsonObject, parse
 
 PARAMETERS = "parameters"
@@ -20,29 +19,13 @@ SPELLING = Spelling(
     insert={field: key for field, key in INSERT.items() if field is not Field.STREAM},
     length=everywhere("max_tokens"),
 )
-INSERTABLE = SPELLING.insertable()
 
 
 def read(body: bytes, reading: Reading) -> JsonDocument:
     root = parse(body, max_keys=reading.max_keys)
     nested = _nested(root, reading.max_keys)
-    found = document.occurrences(root, SPELLING)
-    for place, object_ in nested.items():
-        found += document.occurrences(object_, SPELLING, place)
-    given = document.given(found)
-    tokens, keys, _ = document.length(found, SPELLING)
-    if tokens is not None:
-        given[Field.MAX_TOKENS] = tokens
-    request = InferenceRequest(
-        dialect=Dialect.TRITON_GENERATE,
-        model=reading.target.model or "",
-        text=text.of_prompt(root.raw("text_input"), reading.max_chars),
-        given=given,
-        insertable=INSERTABLE,
-        length_keys=keys,
-        stream=given.get(Field.STREAM) is True,
-    )
-    return JsonDocument(request, root, nested, tuple(found), SPELLING, _place)
+    prompt = text.of_prompt(root.raw("text_input"), reading.max_chars)
+    return JsonDocument(SHAPE, root, nested, prompt, reading.target.model or "")
 
 
 def _nested(root: JsonObject, max_keys: int) -> dict[str, JsonObject]:
@@ -56,3 +39,6 @@ def _nested(root: JsonObject, max_keys: int) -> dict[str, JsonObject]:
 
 def _place(writing: Writing) -> str:
     return PARAMETERS if writing.triton.generate_place == PARAMETERS else ROOT
+
+
+SHAPE = Shape(Dialect.TRITON_GENERATE, SPELLING, SPELLING.insertable(), _place)

@@ -54,9 +54,23 @@ class TritonInferDocument(Struct, frozen=True):
         keys = [occurrence.key for occurrence in self.found if occurrence.field is Field.MAX_TOKENS]
         return len(self.request.length_keys) > 1 or any(key != _LENGTH_KEY for key in keys)
 
+    @property
+    def text(self) -> str:
+        return self.request.text
+
+    @property
+    def signature(self) -> None:
+        """Tensors are changed element by element: nothing to remember."""
+
+    def edits(self, changes: Iterable[Change], _: Writing) -> tuple[Change, ...]:
+        return tuple(changes)
+
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:
+        return self.written(self.edits(changes, writing))
+
+    def written(self, edits: Iterable[Change]) -> Written:
         """The body with these changes. A change of a field that is neither found nor insertable is none."""
-        by_field = {change.field: change for change in changes}
+        by_field = {change.field: change for change in edits}
         data, tail = self._tensor_edits(by_field)
         head = self._edited_head(by_field, data)
         headers: tuple[tuple[str, bytes], ...] = ()

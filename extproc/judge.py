@@ -1,0 +1,239 @@
+"""Everything about one body: read, classify, decide, write.
+
+What is decided depends on little of a body: its rule-named values, its model, its verdict. That part is
+remembered (`Outcome`), so that a request like an earlier one costs a look-up and the edit of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from extproc.decide import pipeline, pool, priority
+from extproc.decide.context import Context
+from extproc.model.names import Field
+from extproc.model.values import (
+    ABSENT,
+    AuditRecord,
+    Caller,
+    Change,
+    Classification,
+    Decision,
+    Scalar,
+    Target,
+    Value,
+)
+from extproc.request.classify.pick import classify
+from extproc.request.document import Document, Reading, Writing, Written
+from extproc.request.formats import READERS
+from extproc.request.headers import Headers
+from extproc.snapshot import Snapshot
+
+
+class Arrival(Struct, frozen=True):
+    """A request as its headers tell it."""
+
+    target: Target
+    caller: Caller
+    headers: Headers
+    path: str
+
+
+class Outcome(Struct, frozen=True):
+    """What follows from all that rules can see. `edits` are the document's own."""
+
+    decision: Decision
+    edits: Any
+    headers: tuple[tuple[str, bytes], ...]
+    metadata: Mapping[str, str]
+
+
+class Judged(Struct, frozen=True):
+    """A judged request. `body` None = it leaves as it came; `headers` are for engine and routes."""
+
+    decision: Decision
+    body: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    metadata: Mapping[str, str]
+
+
+def judge(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Judged:
+    """ClientFault where the body cannot be read, or nobody serves it."""
+    document = _read(body, arrival, snapshot)
+    rules = snapshot.parameters.classify
+    verdict = classify(
+        document,
+        arrival.caller,
+        snapshot.classifiers,
+        default_tier=rules.default_tier,
+        default_scenario=rules.default_scenario,
+        min_confidence=rules.min_confidence,
+    )
+    outcome = _outcome(document, verdict, arrival, snapshot)
+    written = document.written(outcome.edits)
+    return _judged(outcome, written, changed=written.body is not body)
+
+
+def _read(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Document:
+    target, registry = arrival.target, snapshot.registry
+    assert target.dialect is not None, "only read requests are judged"
+    reading = Reading(
+        target=target,
+        headers=arrival.headers,
+        max_keys=snapshot.limits.max_keys,
+        max_chars=snapshot.parameters.classify.max_chars,
+        triton=lambda model: registry.profile(model).triton,
+    )
+    return READERS[target.dialect](body, reading)
+
+
+def _judged(outcome: Outcome, written: Written, *, changed: bool) -> Judged:
+    headers = outcome.headers
+    if changed:
+        headers = (*headers, ("content-length", b"%d" % len(written.body)), *written.headers)
+    return Judged(outcome.decision, written.body if changed else None, headers, outcome.metadata)
+
+
+def _outcome(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Outcome:
+    key = _key(document, verdict, arrival, snapshot)
+    known: Outcome | None = snapshot.memory.get(key) if key is not None else None
+    if known is not None:
+        return known
+    outcome = _decided(document, verdict, arrival, snapshot)
+    if key is not None:
+        snapshot.memory.remember(key, outcome)
+    return outcome
+
+
+def _key(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Hashable | None:
+    """Everything a policy reads but the snapshot itself; None where it is too much to remember."""
+    signature, caller = document.signature, arrival.caller
+    if signature is None or caller.overrides:
+        return None
+    return (signature, verdict, caller.tenant, caller.request_class, _is_fast_path(arrival, snapshot))
+
+
+def _decided(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Outcome:
+    context, destination = _context(document, verdict, arrival, snapshot)
+    changes = pipeline.changes(context)
+    decision = _decision(context, destination, changes, snapshot)
+    edits = document.edits(changes, Writing(destination.engine, context.profile.triton))
+    about = metadata(decision)
+    return Outcome(decision, edits, engine_headers(decision, about), about)
+
+
+def _context(
+    document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot
+) -> tuple[Context, pool.Destination]:
+    request, parameters, registry = document.request, snapshot.parameters, snapshot.registry
+    profile = registry.profile(request.model)
+    destination = pool.choose(registry, arrival.target, profile.pool)
+    scenario = parameters.scenarios.get(verdict.scenario)
+    context = Context(
+        request=request,
+        caller=arrival.caller,
+        classification=verdict,
+        request_class=priority.request_class(arrival.caller, snapshot.tenants, scenario),
+        parameters=parameters,
+        profile=profile,
+        engine=destination.engine,
+        engine_rules=registry.engine_rules(destination.engine),
+        schedules_by_priority=destination.schedules_by_priority,
+        lowest_latency=profile.lowest_latency or _is_fast_path(arrival, snapshot),
+        respell_length=document.respells(destination.engine),
+    )
+    return context, destination
+
+
+def _decision(
+    context: Context, destination: pool.Destination, changes: tuple[Change, ...], snapshot: Snapshot
+) -> Decision:
+    verdict = context.classification
+    granted = _granted(context, changes)
+    threshold = context.parameters.inference_params.max_tokens.streaming_threshold
+    return Decision(
+        tier=verdict.tier,
+        scenario=verdict.scenario,
+        confidence=verdict.confidence,
+        source=verdict.source,
+        rule=verdict.rule,
+        request_class=context.request_class,
+        tenant=context.caller.tenant,
+        engine=destination.engine,
+        pool=destination.pool,
+        parameter_set=snapshot.parameter_set,
+        profile=context.profile.name,
+        max_tokens=granted,
+        continuation=granted is not None and granted > threshold,
+        changes=changes,
+    )
+
+
+def _granted(context: Context, changes: tuple[Change, ...]) -> int | None:
+    """The output length that leaves, in tokens; None where none does."""
+    values = {change.field: change.after for change in changes}
+    tokens = values.get(Field.MAX_TOKENS, context.request.given.get(Field.MAX_TOKENS, ABSENT))
+    return None if tokens is ABSENT else int(tokens)
+
+
+def _is_fast_path(arrival: Arrival, snapshot: Snapshot) -> bool:
+    prefixes = snapshot.lowest_latency_paths
+    return bool(prefixes) and arrival.path.startswith(prefixes)
+
+
+def engine_headers(decision: Decision, about: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
+    """Request headers for engine and routes."""
+    named = [
+        ("x-llm-tier", about["tier"]),
+        ("x-llm-scenario", about["scenario"]),
+        ("x-llm-priority", about["class"]),
+        ("x-llm-params", about["params"]),
+        ("x-llm-tenant", about["tenant"]),
+    ]
+    if decision.pool is not None:
+        named.append(("x-llm-pool", decision.pool))
+    if decision.continuation:
+        named.append(("x-llm-continuation", "1"))
+    return tuple((name, value.encode()) for name, value in named)
+
+
+def metadata(decision: Decision) -> dict[str, str]:
+    """The same values for access logs (dynamic metadata, namespace `llm`)."""
+    values = {
+        "tier": decision.tier.value,
+        "scenario": decision.scenario,
+        "class": decision.request_class.value,
+        "params": decision.parameter_set,
+        "tenant": decision.tenant,
+        "rule": decision.rule,
+    }
+    return values if decision.pool is None else values | {"pool": decision.pool}
+
+
+def audit_records(decision: Decision, request_id: str, target: Target, now: float) -> tuple[AuditRecord, ...]:
+    """One record per changed field; `now` in seconds since the epoch."""
+    dialect = target.dialect.value if target.dialect else ""
+    return tuple(
+        AuditRecord(
+            ts=now,
+            request_id=request_id,
+            tenant=decision.tenant,
+            dialect=dialect,
+            field=change.field.value,
+            from_=_or_null(change.before),
+            to=_or_null(change.after),
+            rule=change.rule,
+            reason=change.reason,
+            tier=decision.tier.value,
+            scenario=decision.scenario,
+            confidence=decision.confidence,
+            parameter_set=decision.parameter_set,
+        )
+        for change in decision.changes
+    )
+
+
+def _or_null(value: Value) -> Scalar | None:
+    return None if value is ABSENT else value
