@@ -17,7 +17,7 @@ from unittest.mock import Mock, patch
 
 from bench.bodies import PATH, Body, body
 from bench.variants import config_text
-from extproc import exchange
+from extproc import exchange, judge
 from extproc.app import Recorder
 from extproc.codec import ext_proc as codec
 from extproc.codec.wire import ext_proc_pb2 as pb
@@ -48,17 +48,21 @@ class Steps:
 
 def micro(labels: tuple[str, ...], folder: Path, config: Path | None, say: Callable[[str], None]) -> list[Steps]:
     settings = load(config_text(8000, config).encode())
-    world = snapshot(settings, Secrets(tokens=[], tenant_keys=[]), generation=1)
     audit = settings.audit
     file = AuditFile(folder / "audit.jsonl", max_bytes=audit.max_bytes, keep=2, max_pending=audit.max_pending)
     with contextlib.closing(file):
         recorder = Recorder(file)
-        servicer = ExtProcServicer(
-            current=lambda: world, recorder=recorder, wall=time.time, timer=time.perf_counter
-        )
         results = []
         for label in labels:
             say(f"steps of a {label} request")
+            # Of its own, so that the first request of each is decided and not remembered.
+            world = snapshot(settings, Secrets(tokens=[], tenant_keys=[]), generation=1)
+            servicer = ExtProcServicer(
+                current=lambda world=world: world,  # type: ignore[misc]
+                recorder=recorder,
+                wall=time.time,
+                timer=time.perf_counter,
+            )
             results.append(_steps(body(label), servicer, recorder, file))
         return results
 
@@ -69,7 +73,7 @@ def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: Audi
     reading, context = calls["parse"].args, calls["decide"].args[0]
     read = READERS[Dialect.OPENAI_CHAT]
     document, changes = read(*reading), pipeline.changes(context)
-    writing = Writing(context.engine, context.profile.triton)
+    edits = document.edits(changes, Writing(context.engine, context.profile.triton))
     answers = [call.args[0] for call in calls["codec out"]]
     verdict = calls["classify"]
     us = {
@@ -77,7 +81,7 @@ def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: Audi
         "parse": cpu_us(lambda: read(*reading)),
         "classify": cpu_us(lambda: classify(*verdict.args, **verdict.kwargs)),
         "decide": cpu_us(lambda: pipeline.changes(context)),
-        "mutate": cpu_us(lambda: document.write(changes, writing)),
+        "mutate": cpu_us(lambda: document.written(edits)),
         "codec out": cpu_us(lambda: [codec.continued(answer) for answer in answers]),
         "metrics, audit": recording_us(lambda: _recorded(recorder, calls["record"].args[0]), file),
         "whole request": cpu_us(lambda: _answered(servicer, messages)),
@@ -95,7 +99,7 @@ def _record(servicer: ExtProcServicer, recorder: Recorder, messages: tuple[bytes
         spy = {
             name: stack.enter_context(patch.object(module, function, wraps=getattr(module, function)))
             for name, module, function in (
-                ("classify", exchange, "classify"),
+                ("classify", judge, "classify"),
                 ("decide", pipeline, "changes"),
                 ("codec out", codec, "continued"),
             )

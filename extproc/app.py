@@ -91,8 +91,8 @@ class Recorder(Metrics):
 
     def decided(self, record: RecordDecision) -> None:
         super().decided(record)
-        if record.audit:
-            self._audit.append(record.audit)
+        if record.audit_lines:
+            self._audit.append(record.audit_lines)
 
 
 class Sidecar:

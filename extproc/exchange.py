@@ -13,7 +13,7 @@ import msgspec
 
 from extproc.decide import priority
 from extproc.errors import ClientFault
-from extproc.judge import Arrival, audit_records, judge
+from extproc.judge import Arrival, audit_lines, judge
 from extproc.model.commands import (
     CloseStream,
     Command,
@@ -39,6 +39,7 @@ from extproc.snapshot import Snapshot
 HEADERS_PHASE = "request_headers"
 BODY_PHASE = "request_body"
 TRAILERS_PHASE = "request_trailers"
+MAX_REQUEST_ID = 128
 READABLE_BODY_MODES = ("", "BUFFERED")
 
 
@@ -132,16 +133,19 @@ class Exchange:
         if len(body) > snapshot.limits.max_body_bytes:
             raise too_large(snapshot.limits.max_body_bytes)
         judged = judge(body, arrival, snapshot)
-        request_id = arrival.headers.text("x-request-id")
+        # Latin-1 gives every byte a character, so that each record can be written.
+        request_id = (arrival.headers.one("x-request-id") or b"")[:MAX_REQUEST_ID].decode("latin-1")
+        outcome = judged.outcome
         answer = Continue(
             BODY_PHASE,
-            set_headers=judged.headers,
+            set_headers=outcome.headers,
             body=judged.body,
+            body_headers=judged.body_headers,
             clear_route_cache=True,
-            metadata=judged.metadata,
+            metadata=outcome.metadata,
         )
-        audit = audit_records(judged.decision, request_id, arrival.target, now)
-        return [RecordDecision(arrival.target, judged.decision, audit), answer]
+        lines = audit_lines(outcome.audit, request_id, now)
+        return [RecordDecision(arrival.target, outcome.decision, lines), answer]
 
 
 def _pass(phase: str, reason: str, arrival: Arrival, snapshot: Snapshot, *, stream_body: bool) -> list[Command]:

@@ -6,9 +6,10 @@ remembered (`Outcome`), so that a request like an earlier one costs a look-up an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from extproc.decide import pipeline, pool, priority
@@ -42,21 +43,22 @@ class Arrival(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What follows from all that rules can see. `edits` are the document's own."""
+    """What follows from all that rules can see. `edits` are the document's own, `headers` are for engine and routes,
+    `audit` holds what `audit_tails` makes."""
 
     decision: Decision
     edits: Any
     headers: tuple[tuple[str, bytes], ...]
     metadata: Mapping[str, str]
+    audit: tuple[bytes, ...]
 
 
 class Judged(Struct, frozen=True):
-    """A judged request. `body` None = it leaves as it came; `headers` are for engine and routes."""
+    """A judged request. `body` None = it leaves as it came; `body_headers` go with a new one."""
 
-    decision: Decision
+    outcome: Outcome
     body: bytes | None
-    headers: tuple[tuple[str, bytes], ...]
-    metadata: Mapping[str, str]
+    body_headers: tuple[tuple[str, bytes], ...]
 
 
 def judge(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Judged:
@@ -90,10 +92,9 @@ def _read(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Document:
 
 
 def _judged(outcome: Outcome, written: Written, *, changed: bool) -> Judged:
-    headers = outcome.headers
-    if changed:
-        headers = (*headers, ("content-length", b"%d" % len(written.body)), *written.headers)
-    return Judged(outcome.decision, written.body if changed else None, headers, outcome.metadata)
+    if not changed:
+        return Judged(outcome, None, ())
+    return Judged(outcome, written.body, (("content-length", b"%d" % len(written.body)), *written.headers))
 
 
 def _outcome(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Outcome:
@@ -121,7 +122,8 @@ def _decided(document: Document, verdict: Classification, arrival: Arrival, snap
     decision = _decision(context, destination, changes, snapshot)
     edits = document.edits(changes, Writing(destination.engine, context.profile.triton))
     about = metadata(decision)
-    return Outcome(decision, edits, engine_headers(decision, about), about)
+    audit = audit_tails(audit_records(decision, "", arrival.target, 0.0))
+    return Outcome(decision, edits, engine_headers(decision, about), about, audit)
 
 
 def _context(
@@ -237,3 +239,18 @@ def audit_records(decision: Decision, request_id: str, target: Target, now: floa
 
 def _or_null(value: Value) -> Scalar | None:
     return None if value is ABSENT else value
+
+
+_HEAD = b'{"ts":%.6f,"request_id":%b,'
+_TAIL_AT = len(b'{"ts":0.0,"request_id":"",')
+
+
+def audit_tails(records: Iterable[AuditRecord]) -> tuple[bytes, ...]:
+    """What the JSON of records with time 0.0 and no request id has behind these two: the part that repeats."""
+    return tuple(msgspec.json.encode(record)[_TAIL_AT:] for record in records)
+
+
+def audit_lines(tails: tuple[bytes, ...], request_id: str, now: float) -> tuple[bytes, ...]:
+    """Whole lines; `now` in seconds since the epoch."""
+    head = _HEAD % (now, msgspec.json.encode(request_id))
+    return tuple([head + tail + b"\n" for tail in tails])

@@ -380,7 +380,6 @@ NOT_YAML: list[tuple[str, bytes | str]] = [
     ("an_unknown_tag", "a: !mine 1"),
     ("nul", b"a: \x00"),
     ("not_utf8", b"a: \xff\xfe\xfd"),
-    ("itself_inside", "a: &a [*a]"),
 ]
 
 
@@ -405,6 +404,9 @@ ODD: list[tuple[str, bytes | str]] = [
     ("a_list_for_a_key", "? [a]\n: b"),
     ("a_mapping_for_a_key", "{{a: 1}: 2}"),
     ("a_number_for_a_key", "1: 2"),
+    ("itself_inside", "pools: &a [*a]"),
+    ("itself_inside_a_mapping", "limits: &a {max_keys: *a}"),
+    ("itself_inside_where_mappings_merge", "inference_params: &a {max_tokens: *a}"),
     ("nested_too_deeply", "a: " + "[" * 5000 + "]" * 5000),
 ]
 

@@ -90,7 +90,9 @@ def as_json(commands: list[Command]) -> dict[str, Any]:
             case Reject():
                 report["refused"] = {"status": command.status, "error": json.loads(command.body)["error"]}
             case Continue():
-                report["headers"] = {name: value.decode() for name, value in command.set_headers}
+                report["headers"] = {
+                    name: value.decode() for name, value in (*command.set_headers, *command.body_headers)
+                }
     return report
 
 

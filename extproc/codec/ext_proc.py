@@ -5,7 +5,7 @@ Header values travel in `raw_value`: `value` cannot hold every byte a header may
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from google.protobuf.message import Message
@@ -27,6 +27,7 @@ METHOD_NAME = "Process"
 METADATA_NAMESPACE = "llm"
 
 _OVERWRITE = pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+_BODY_MODES: dict[int, str] = {number: name for name, number in pb.BodySendMode.items()}
 _RESPONSES = frozenset({"response_headers", "response_body", "response_trailers"})
 _STREAM_BODY = pb.ProcessingResponse(
     mode_override=pb.ProcessingMode(
@@ -61,7 +62,32 @@ _HEADER_MUTATION = _tag(pb.CommonResponse, "header_mutation")
 _BODY_MUTATION = _tag(pb.CommonResponse, "body_mutation")
 _BODY = _tag(pb.BodyMutation, "body")
 _CLEAR_ROUTE_CACHE = pb.CommonResponse(clear_route_cache=True).SerializeToString()
-_SMALL = [bytes([value]) for value in range(0x80)]
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL = [_varint(value) for value in range(1 << 14)]
+
+
+def _bare(phase: str) -> bytes:
+    response = pb.ProcessingResponse()
+    message = getattr(response, phase)
+    message.SetInParent()
+    if not phase.endswith("trailers"):
+        message.response.SetInParent()
+    return response.SerializeToString()
+
+
+_BARE = {phase: Continue(phase) for phase in _PHASE_TAGS}
+_BARE_BYTES = {phase: _bare(phase) for phase in _PHASE_TAGS}
+"""Answers that change nothing: half of all."""
 
 
 def event(message: bytes) -> Event:
@@ -79,37 +105,51 @@ def event(message: bytes) -> Event:
 
 def _headers(request: pb.ProcessingRequest) -> RequestHeadersReceived:
     http = request.request_headers
-    pairs = tuple((h.key, h.raw_value or h.value.encode()) for h in http.headers.headers)
-    mode = (
-        pb.BodySendMode.Name(request.protocol_config.request_body_mode)
-        if request.HasField("protocol_config")
-        else ""
-    )
-    return RequestHeadersReceived(pairs, http.end_of_stream, _attributes(request.attributes), mode)
+    pairs = tuple([(h.key, h.raw_value or h.value.encode()) for h in http.headers.headers])
+    mode = ""
+    if request.HasField("protocol_config"):
+        mode = _BODY_MODES.get(request.protocol_config.request_body_mode, "UNKNOWN")
+    return RequestHeadersReceived(pairs, http.end_of_stream, Attributes(request), mode)
 
 
-def _attributes(groups: Mapping[str, Struct]) -> dict[str, str]:
-    """String attributes by name; Envoy groups them by the filter that asked."""
-    return {
-        name: value.string_value
-        for group in groups.values()
-        for name, value in group.fields.items()
-        if value.string_value
-    }
+class Attributes(Mapping[str, str]):
+    """String attributes by name, looked up when somebody asks: most requests are judged without any.
+
+    Envoy groups them by the filter that asked for them.
+    """
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: pb.ProcessingRequest) -> None:
+        self._request = request
+
+    def __getitem__(self, name: str) -> str:
+        for group in self._request.attributes.values():
+            if name in group.fields and group.fields[name].string_value:
+                return group.fields[name].string_value
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        groups = self._request.attributes.values()
+        return (name for group in groups for name, value in group.fields.items() if value.string_value)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def continued(command: Continue) -> bytes:
     """A serialized ProcessingResponse that lets the phase go on.
 
     Written by hand around the body: the generated message would copy a large body twice more, into the message
-    and out of it, and header options repeat from request to request.
+    and out of it, and headers repeat from request to request.
     """
-    phase = _PHASE_TAGS[command.phase]
-    if command.phase.endswith("trailers"):
-        return phase + b"\x00"
+    if command == _BARE.get(command.phase):
+        return _BARE_BYTES[command.phase]
     common: list[bytes] = []
     if command.set_headers:
-        options = b"".join(_option(name, value) for name, value in command.set_headers)
+        options = _options(command.set_headers)
+        for name, value in command.body_headers:
+            options += _option(name, value)
         common += (_HEADER_MUTATION, varint(len(options)), options)
     if command.body is not None:
         size = varint(len(command.body))
@@ -118,7 +158,7 @@ def continued(command: Continue) -> bytes:
         common.append(_CLEAR_ROUTE_CACHE)
     length = sum(map(len, common))
     head = varint(length)
-    chunks = [phase, varint(1 + len(head) + length), _RESPONSE, head, *common]
+    chunks = [_PHASE_TAGS[command.phase], varint(1 + len(head) + length), _RESPONSE, head, *common]
     if command.metadata is not None:
         chunks.append(_metadata(tuple(command.metadata.items())))
     if command.stream_body:
@@ -140,14 +180,7 @@ def rejected(command: Reject) -> bytes:
 
 def varint(value: int) -> bytes:
     """A length as protobuf writes it: seven bits a byte, low ones first."""
-    if value < 0x80:
-        return _SMALL[value]
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return _SMALL[value] if value < len(_SMALL) else _varint(value)
 
 
 def _header_option(name: str, value: bytes) -> pb.HeaderValueOption:
@@ -155,9 +188,13 @@ def _header_option(name: str, value: bytes) -> pb.HeaderValueOption:
     return pb.HeaderValueOption(header=header, append_action=_OVERWRITE)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
+def _options(pairs: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Elements of HeaderMutation.set_headers."""
+    return b"".join([_option(name, value) for name, value in pairs])
+
+
 def _option(name: str, value: bytes) -> bytes:
-    """One element of HeaderMutation.set_headers."""
     mutation = pb.HeaderMutation(set_headers=[_header_option(name, value)])
     return mutation.SerializeToString()
 

@@ -16,11 +16,8 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from extproc.errors import CannotStart
 from extproc.loops.tasks import Clock, monotonic
-from extproc.model.values import AuditRecord
 
 logger = logging.getLogger("extproc.edge.audit_file")
 
@@ -55,8 +52,7 @@ class AuditFile:
         self._max_pending = max_pending
         self._linger_s = linger_s
         self._retry_s = retry_s
-        self._encoder = msgspec.json.Encoder()
-        self._pending: deque[AuditRecord] = deque()
+        self._pending: deque[bytes] = deque()
         self._unwritten = b""
         self._in_flight = 0
         self._counting = threading.Lock()
@@ -91,8 +87,8 @@ class AuditFile:
         """Records that wait to be written."""
         return len(self._pending) + self._in_flight
 
-    def append(self, records: Sequence[AuditRecord]) -> None:
-        """Queue the records; never waits for the disk and never raises. Any thread may call it."""
+    def append(self, records: Sequence[bytes]) -> None:
+        """Queue the records, JSON lines with their breaks; never waits for the disk, never raises. From any thread."""
         with self._counting:
             room = 0 if self._closing.is_set() else max(0, self._max_pending - self.pending)
             self._pending.extend(records if len(records) <= room else records[:room])
@@ -134,22 +130,11 @@ class AuditFile:
                 self._pause()
 
     def _take(self) -> bool:
-        """Whether there are encoded lines to write; the next batch is encoded when there are none."""
+        """Whether there are lines to write; the next batch is taken when there are none."""
         while not self._unwritten and self._pending:
             self._in_flight = min(len(self._pending), BATCH_RECORDS)
-            self._unwritten = self._encode([self._pending.popleft() for _ in range(self._in_flight)])
+            self._unwritten = b"".join([self._pending.popleft() for _ in range(self._in_flight)])
         return bool(self._unwritten)
-
-    def _encode(self, batch: list[AuditRecord]) -> bytes:
-        with contextlib.suppress(ValueError, TypeError):
-            return self._encoder.encode_lines(batch)
-        lines = []
-        for record in batch:  # one of them cannot be written as JSON
-            with contextlib.suppress(ValueError, TypeError):
-                lines.append(self._encoder.encode(record) + b"\n")
-        self._in_flight = len(lines)
-        self._drop(len(batch) - len(lines), "it cannot be written as JSON")
-        return b"".join(lines)
 
     def _write(self) -> None:
         """Write as many whole lines as fit into the current file, at least one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 
 from extproc.model.values import AuditRecord, Decision, Target
@@ -12,13 +13,14 @@ from extproc.model.values import AuditRecord, Decision, Target
 class Continue(Struct, frozen=True):
     """Let the phase go on. `body` None leaves the body as it is.
 
-    `set_headers` replaces, `metadata` fills the dynamic metadata namespace `llm`, `stream_body` asks Envoy
+    `set_headers` replaces, and so do `body_headers`, which go with a new body (its length); `metadata` fills the dynamic metadata namespace `llm`, `stream_body` asks Envoy
     not to buffer a body that nobody reads.
     """
 
     phase: str
     set_headers: tuple[tuple[str, bytes], ...] = ()
     body: bytes | None = None
+    body_headers: tuple[tuple[str, bytes], ...] = ()
     clear_route_cache: bool = False
     metadata: Mapping[str, str] | None = None
     stream_body: bool = False
@@ -40,11 +42,16 @@ class CloseStream(Struct, frozen=True):
 
 
 class RecordDecision(Struct, frozen=True):
-    """A request was decided: count it and append its audit records."""
+    """A request was decided: count it and append its audit records, which come as JSON lines."""
 
     target: Target
     decision: Decision
-    audit: tuple[AuditRecord, ...]
+    audit_lines: tuple[bytes, ...]
+
+    @property
+    def audit(self) -> tuple[AuditRecord, ...]:
+        """The lines as values."""
+        return tuple(msgspec.json.decode(line, type=AuditRecord) for line in self.audit_lines)
 
 
 class RecordPass(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from extproc.errors import ClientFault
 from extproc.model.names import Field, RequestClass
@@ -32,7 +33,7 @@ def read(headers: Headers, attributes: Mapping[str, str], trust: Trust, tenants:
     reason = _trusted_by(headers, attributes, trust)
     by_key = _tenant_of_key(headers, tenants)
     if reason is None:
-        return Caller(False, "", by_key, None, None, {})
+        return _untrusted(by_key)
     return Caller(
         trusted=True,
         trust_reason=reason,
@@ -43,18 +44,25 @@ def read(headers: Headers, attributes: Mapping[str, str], trust: Trust, tenants:
     )
 
 
+@lru_cache(maxsize=4096)
+def _untrusted(tenant: str) -> Caller:
+    return Caller(False, "", tenant, None, None, {})
+
+
 def _trusted_by(headers: Headers, attributes: Mapping[str, str], trust: Trust) -> str | None:
     """How the caller proved itself: by token, by the connection's address, by its certificate."""
     token = headers.one(TOKEN) if trust.token_digests else None
     if token and has_token(token, trust.token_digests):
         return "token"
-    if from_source(attributes.get("source.address", ""), trust.sources):
+    if trust.sources and from_source(attributes.get("source.address", ""), trust.sources):
         return "source"
+    if not trust.identities:
+        return None
     names = (
         attributes.get("connection.uri_san_peer_certificate", ""),
         attributes.get("connection.subject_peer_certificate", ""),
     )
-    return "identity" if trust.identities and trust.identities.intersection(names) else None
+    return "identity" if trust.identities.intersection(names) else None
 
 
 def _tenant_of_key(headers: Headers, tenants: Tenants) -> str:

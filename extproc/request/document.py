@@ -228,7 +228,7 @@ class JsonDocument:
 
 def _named(place: str, object_: JsonObject, spelling: Spelling) -> Iterator[Named]:
     keys = spelling.keys
-    return ((place, key, bytes(raw)) for key, raw in object_.values.items() if key in keys)
+    return ((place, key, raw) for key, raw in object_.values.items() if key in keys)
 
 
 def occurrence(place: str, key: str, raw: bytes, spelling: Spelling) -> Occurrence:

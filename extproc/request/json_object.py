@@ -8,6 +8,7 @@ habit (RapidJSON takes the first) sees a value that was not judged.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from typing import Literal
@@ -21,6 +22,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY = rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*'
 _FIRST = re.compile(_KEY, re.DOTALL)
 _NEXT = re.compile(rb"[ \t\n\r]*+(?:," + _KEY + rb"|\})", re.DOTALL)
+UTF8_PIECE = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 Edit = bytes | Literal[Missing.ABSENT]
@@ -31,83 +33,101 @@ Span = tuple[int, int, int]
 """A member in the body: its key with quotes starts at [0], its value is [1]:[2]."""
 
 
+Layout = tuple[bytes, bytes]
+"""What an encoder writes between members and behind keys."""
+
+LAYOUTS: tuple[Layout, ...] = ((b", ", b'": '), (b",", b'":'))
+"""Python's default, and compact (last: repeated keys are settled in it). Nearly every body is one of these, then needs no scan for its members."""
+
+
 class JsonObject:
-    """A parsed object. `body` has no repeated keys; `rewritten` tells whether it had."""
+    """A parsed object. `values` are the members' bytes; `body` has no repeated keys, `rewritten` says if it had.
 
-    __slots__ = ("_members", "body", "rewritten", "values")
+    A body in a known layout is edited by joining its members anew, any other by spans.
+    """
 
-    def __init__(self, body: bytes, values: dict[str, msgspec.Raw]) -> None:
-        self.values = values
+    __slots__ = ("_quoted", "_separator", "_spans", "body", "rewritten", "values")
+
+    def __init__(self, body: bytes, values: dict[str, bytes]) -> None:
         self.body = body
-        members = _walk(body, values)
-        self.rewritten = members is None
-        if members is None:
-            self.body = _canonical(values)
-            members = _walk(self.body, values)
-            assert members is not None, "a canonical object has no repeated keys"
-        self._members = members
+        self.values = values
+        self.rewritten = False
+        self._spans: dict[str, Span] = {}
+        for self._separator, colon in LAYOUTS:
+            self._quoted = {key: b'"%b%b' % (key.encode(), colon) for key in values}
+            if self._is_laid_out():
+                return
+        self._find_members()
+
+    def _is_laid_out(self) -> bool:
+        """Whether the layout gives exactly this body, which also proves that no key is repeated."""
+        first = next(iter(self._quoted.values()), b"}")
+        return self.body.startswith(first, 1) and self._joined(self.values, {}) == self.body
+
+    def _find_members(self) -> None:
+        spans = _walk(self.body, self.values)
+        if spans is not None:
+            self._spans = spans
+            self._quoted = {}
+            return
+        self.rewritten = True
+        self._quoted = {key: _quoted(key) for key in self.values}
+        self.body = self._joined(self.values, {})
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
     def raw(self, key: str) -> bytes | None:
         """The value's bytes; None when the key is absent."""
-        span = self._members.get(key)
-        return self.body[span[1] : span[2]] if span else None
+        return self.values.get(key)
 
     def edited(self, edits: Mapping[str, Edit]) -> bytes:
         """The body with these members replaced, removed or appended; all other bytes as they were."""
         if not edits:
             return self.body
-        removed = {key for key, edit in edits.items() if edit is ABSENT and key in self._members}
-        if removed:
-            return self._rebuilt(edits, removed)
+        new = {key: edit for key, edit in edits.items() if key not in self.values and edit is not ABSENT}
+        if self._spans:
+            return self._spliced(edits, new)
+        if not self.values and self.body != b"{}":
+            return self.body.replace(b"{", b"{" + self._joined(new, {})[1:-1])
+        return self._joined({**self.values, **edits}, new)
+
+    def _joined(self, values: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:
+        """The members whose keys are known, with these values, and behind them the new ones."""
+        separator = self._separator
         pieces: list[bytes] = []
-        at = 0
-        for key in sorted((key for key in edits if key in self._members), key=self._start):
-            _, value, value_end = self._members[key]
-            pieces += (self.body[at:value], edits[key])  # type: ignore[arg-type]
-            at = value_end
-        end = self._last_end()
-        pieces.append(self.body[at:end])
-        pieces += _appended(self._new(edits), first=not self._members)
-        pieces.append(self.body[end:])
+        for key, quoted in self._quoted.items():
+            if (raw := values[key]) is not ABSENT:
+                pieces += (separator, quoted, raw)
+        for key, raw in new.items():
+            pieces += (separator, _quoted(key), raw)
+        pieces[:1] = [b"{"]
+        pieces.append(b"}")
         return b"".join(pieces)
 
-    def _rebuilt(self, edits: Mapping[str, Edit], removed: set[str]) -> bytes:
-        body = self.body
+    def _spliced(self, edits: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:
+        body, pieces = self.body, list[bytes]()
         previous: int | None = None
-        pieces: list[bytes] = []
-        kept = 0
-        for key, (start, value, end) in self._members.items():
-            if key not in removed:
-                separator = body[previous:start] if previous is not None and kept else b""
-                edit = edits.get(key, body[value:end])
-                assert edit is not ABSENT
+        for key, (start, value, end) in self._spans.items():
+            edit = edits.get(key, self.values[key])
+            if edit is not ABSENT:
+                separator = body[previous:start] if previous is not None and pieces else b""
                 pieces += (separator, body[start:value], edit)
-                kept += 1
             previous = end
-        first = next(iter(self._members.values()))
-        appended = _appended(self._new(edits), first=kept == 0)
-        return b"".join((body[: first[0]], *pieces, *appended, body[self._last_end() :]))
+        for key, raw in new.items():
+            pieces += (b"," if pieces else b"", _quoted(key), raw)
+        head = next(iter(self._spans.values()))[0]
+        return b"".join((body[:head], *pieces, body[previous:]))
 
-    def _new(self, edits: Mapping[str, Edit]) -> dict[str, bytes]:
-        return {key: edit for key, edit in edits.items() if key not in self._members and edit is not ABSENT}
 
-    def _start(self, key: str) -> int:
-        return self._members[key][0]
-
-    def _last_end(self) -> int:
-        """Where the last member ends; right behind the brace in an empty object."""
-        if not self._members:
-            return self.body.index(b"{") + 1
-        return next(reversed(self._members.values()))[2]
+def _quoted(key: str) -> bytes:
+    return msgspec.json.encode(key) + b":"
 
 
 def parse(body: bytes, *, max_keys: int, what: str = "body") -> JsonObject:
     """The object in `body`; ClientFault 400 says what is wrong and where, never what it contains."""
     try:
-        body.decode("utf-8")
+        check_utf8(body)
         values = _MEMBERS.decode(body)
     except UnicodeDecodeError as error:
         raise _malformed(what, f"not UTF-8 at byte {error.start}") from None
@@ -119,7 +139,21 @@ def parse(body: bytes, *, max_keys: int, what: str = "body") -> JsonObject:
         raise _malformed(what, _position(body, str(error))) from None
     if len(values) > max_keys:
         raise ClientFault(400, "too_many_keys", f"The {what} has more than {max_keys} keys.")
-    return JsonObject(body, values)
+    return JsonObject(body, {key: bytes(raw) for key, raw in values.items()})
+
+
+def check_utf8(body: bytes) -> None:
+    """UnicodeDecodeError where the body is no UTF-8. In pieces: decoding it whole would build all of its text."""
+    if body.isascii():
+        return
+    view, at = memoryview(body), 0
+    while at < len(view):
+        last = at + UTF8_PIECE >= len(view)
+        try:
+            at += codecs.utf_8_decode(view[at : at + UTF8_PIECE], "strict", last)[1]
+        except UnicodeDecodeError as error:
+            error.start += at
+            raise
 
 
 def scalar(raw: bytes) -> Scalar | None:
@@ -148,46 +182,33 @@ def encode(value: Scalar) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _walk(body: bytes, values: dict[str, msgspec.Raw]) -> dict[str, Span] | None:
+def _walk(body: bytes, values: dict[str, bytes]) -> dict[str, Span] | None:
     """The members' spans, or None where a key is repeated.
 
     `values` holds the last value of each key. Where that value's bytes stand behind a key and a comma or
     brace follows, they are this key's value: of two JSON values that start at one place only a number can
     be a prefix of the other, and then a digit follows.
     """
-    members: dict[str, Span] = {}
+    spans: dict[str, Span] = {}
     found = _FIRST.match(body, body.index(b"{") + 1)
     while found is not None and (quoted := found[1]) is not None:
         name = _key_text(quoted)
-        raw = bytes(values[name])
+        raw = values[name]
         start = found.end()
         end = start + len(raw)
-        if name in members or not body.startswith(raw, start):
+        if name in spans or not body.startswith(raw, start):
             return None
-        members[name] = (found.start(1), start, end)
+        spans[name] = (found.start(1), start, end)
         found = _NEXT.match(body, end)
         if found is None:
             return None
-    return members if len(members) == len(values) else None
+    return spans if len(spans) == len(values) else None
 
 
 def _key_text(quoted: bytes) -> str:
     if b"\\" in quoted:
         return msgspec.json.decode(quoted, type=str)
     return quoted[1:-1].decode()
-
-
-def _canonical(values: Mapping[str, msgspec.Raw]) -> bytes:
-    members = (msgspec.json.encode(key) + b":" + bytes(raw) for key, raw in values.items())
-    return b"{" + b",".join(members) + b"}"
-
-
-def _appended(new: Mapping[str, bytes], *, first: bool) -> list[bytes]:
-    pieces: list[bytes] = []
-    for key, value in new.items():
-        pieces += (b"" if first else b",", msgspec.json.encode(key), b":", value)
-        first = False
-    return pieces
 
 
 def _malformed(what: str, why: str) -> ClientFault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from extproc.model.names import Dialect, Family
@@ -17,6 +18,7 @@ _EXACT: dict[str, Target] = {
     "/completion": Target(Family.LLAMACPP, Dialect.LLAMACPP_COMPLETION),
     "/completions": Target(Family.LLAMACPP, Dialect.LLAMACPP_COMPLETION),
 }
+MAX_REMEMBERED_CHARS = 256
 _TRITON_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/[^/]+)?/(infer|generate|generate_stream)")
 _TRITON_DIALECTS = {
     "infer": Dialect.TRITON_INFER,
@@ -34,6 +36,11 @@ _ELSE = Target(Family.LLAMACPP, None)
 def target(path: str) -> Target:
     """What `path` (with or without a query) asks for. Unread paths get a target without a dialect."""
     bare = path.partition("?")[0].partition("#")[0]
+    return _of_bare(bare) if len(bare) <= MAX_REMEMBERED_CHARS else _of_bare.__wrapped__(bare)
+
+
+@lru_cache(maxsize=1024)
+def _of_bare(bare: str) -> Target:
     trimmed = bare.rstrip("/") or "/"
     exact = _EXACT.get(trimmed)
     if exact is not None:

@@ -59,19 +59,17 @@ def of_content(raw: bytes, max_chars: int) -> str:
 
 
 def of_prompt(raw: bytes | None, max_chars: int) -> str:
-    """Text of a completion prompt: a string, a list of strings, or token ids (which say nothing)."""
+    """Text of a completion prompt: a string, llama.cpp's `prompt_string`, a list of these; token ids say none."""
     if raw is None:
         return ""
     if raw[:1] == b'"':
         return of_content(raw, max_chars)
-    if raw[:1] == b"[":
-        return _of_list(raw, max_chars)
-    return ""
-
-
-def _of_list(raw: bytes, max_chars: int) -> str:
+    if raw[:1] not in (b"[", b"{"):
+        return ""
     try:
         prompts = _ANY.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         return ""
-    return bounded("\n".join(prompt for prompt in prompts if isinstance(prompt, str)), max_chars)
+    listed = prompts if isinstance(prompts, list) else [prompts]
+    texts = (prompt.get("prompt_string") if isinstance(prompt, dict) else prompt for prompt in listed)
+    return bounded("\n".join(text for text in texts if isinstance(text, str)), max_chars)

@@ -157,9 +157,13 @@ def test_a_config_is_laid_under_the_benchmarks_own(folder: Path) -> None:
 
 
 def test_the_no_op_answers_both_phases() -> None:
-    headers = pb.ProcessingResponse.FromString(noop_server.answer(headers_message(2)))
+    said, over = noop_server.answer(headers_message(2))
+    headers = pb.ProcessingResponse.FromString(said)
+    assert not over
     assert headers.WhichOneof("response") == "request_headers"
-    answer = pb.ProcessingResponse.FromString(noop_server.answer(body_message(b'{"a":2}')))
+    said, over = noop_server.answer(body_message(b'{"a":2}'))
+    assert over
+    answer = pb.ProcessingResponse.FromString(said)
     common = answer.request_body.response
     assert json.loads(common.body_mutation.body) == {"x": 1, "a": 2}
     assert common.header_mutation.set_headers[0].header.raw_value == b"13"

@@ -59,7 +59,9 @@ class Rules:
             matches = _match_set(compiled, text)
             if not matches:
                 return self._searched(text)
-            first = min(first, start + SETS * min(matches))
+            # The pattern that always matches is a set's last: alone, it says that no rule does.
+            if len(matches) > 1:
+                first = min(first, start + SETS * min(matches))
         return first if first < len(self._verdicts) else None
 
     def _searched(self, text: bytes) -> int | None:
@@ -116,7 +118,7 @@ def _match_set(compiled: Any, text: bytes) -> list[int]:
     if compiled is None:
         return []
     try:
-        return list(compiled.Match(text) or ())
+        return compiled.Match(text) or []
     except (re2.error, MemoryError):
         return []
 

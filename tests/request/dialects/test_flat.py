@@ -6,9 +6,9 @@ import pytest
 
 from extproc.errors import ClientFault
 from extproc.model.names import Dialect, Engine, Family, Field
-from extproc.model.values import Target
+from extproc.model.values import ABSENT, Change, Target
 from extproc.request.dialects.flat import flat
-from extproc.request.document import Reading, Spelling
+from extproc.request.document import Reading, Spelling, Writing
 from extproc.request.headers import Headers
 from tests.decide.worlds import world
 
@@ -72,4 +72,9 @@ def test_the_bound_of_keys_is_the_readings() -> None:
 def test_an_added_field_is_spelled_as_the_format_does() -> None:
     found = FORMAT.read(b'{"least":4}', READING)
     assert found.respells(Engine.VLLM)
-    assert found.spelling.insert[Field.TEMPERATURE] == "heat"
+    changes = [
+        Change(Field.TEMPERATURE, ABSENT, 0.3, "rule", "why"),
+        Change(Field.MAX_TOKENS, 4, 4, "rule", "why"),
+    ]
+    writing = Writing(Engine.VLLM, world().registry.profile("m").triton)
+    assert found.write(changes, writing).body == b'{"heat":0.3,"most":4}'
