@@ -40,6 +40,7 @@ HEADERS_PHASE = "request_headers"
 BODY_PHASE = "request_body"
 TRAILERS_PHASE = "request_trailers"
 MAX_REQUEST_ID = 128
+MAX_LENGTH_DIGITS = 15
 READABLE_BODY_MODES = ("", "BUFFERED")
 
 
@@ -192,7 +193,7 @@ def unread_reason(arrival: Arrival, event: RequestHeadersReceived, *, encoded_pa
 def check_length(headers: Headers, most: int) -> None:
     """ClientFault 413 for a declared length over the limit, before a byte of it is buffered."""
     declared = headers.text("content-length")
-    if declared.isdecimal() and int(declared) > most:
+    if declared.isdecimal() and (len(declared) > MAX_LENGTH_DIGITS or int(declared) > most):
         raise too_large(most)
 
 

@@ -43,8 +43,10 @@ class Arrival(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What follows from all that rules can see. `edits` are the document's own, `headers` are for engine and routes,
-    `audit` holds what `audit_tails` makes."""
+    """What follows from all that rules can see.
+
+    `edits` are the document's own, `headers` are for engine and routes, `audit` holds what `audit_tails` makes.
+    """
 
     decision: Decision
     edits: Any

@@ -23,12 +23,15 @@ MAX_REMEMBERED_MODELS = 4096
 
 def _endpoint(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise ValueError("allowed: http://host:port or https://host:port, without a path")
+    more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme not in ("http", "https") or not parts.hostname or more:
+        raise ValueError("allowed: http://host:port or https://host:port, without a path, query or user")
     try:
-        _ = parts.port
+        port = parts.port
     except ValueError:
-        raise ValueError("allowed: a port from 1 to 65535") from None
+        port = 0
+    if port == 0:
+        raise ValueError("allowed: a port from 1 to 65535")
     return url
 
 

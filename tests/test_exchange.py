@@ -89,8 +89,8 @@ def test_a_request_is_judged_in_its_body_phase() -> None:
             ("x-llm-params", params),
             ("x-llm-tenant", b"anonymous"),
             ("x-llm-continuation", b"1"),
-            ("content-length", b"62"),
         ),
+        body_headers=(("content-length", b"62"),),
         body=b'{"model":"m","messages":[],"temperature":0.7,"max_tokens":256}',
         clear_route_cache=True,
         metadata={
@@ -113,7 +113,7 @@ def test_a_body_nobody_changes_is_not_sent_back() -> None:
     _, answer = envoy.says(body(b'{"messages":[],"temperature":0.5,"max_tokens":10}'))
     assert isinstance(answer, Continue)
     assert answer.body is None
-    assert "content-length" not in dict(answer.set_headers)
+    assert answer.body_headers == ()
     assert answer.clear_route_cache is True
 
 

@@ -48,19 +48,19 @@ def told(judging: Any) -> Judged | tuple[int, str, str | None]:
 def test_a_judged_body() -> None:
     judged = judge(b'{"max_tokens":999,"x":1E2}', arrival(), cold())
     assert judged.body == b'{"max_tokens":256,"x":1E2,"temperature":0.7,"priority":0}'
-    assert [(c.field, c.after) for c in judged.decision.changes] == [
+    assert [(c.field, c.after) for c in judged.outcome.decision.changes] == [
         (Field.TEMPERATURE, 0.7),
         (Field.MAX_TOKENS, 256),
         (Field.PRIORITY, 0),
     ]
-    assert dict(judged.headers)["content-length"] == str(len(judged.body)).encode()
-    assert judged.metadata["pool"] == "vllm"
+    assert dict(judged.body_headers)["content-length"] == str(len(judged.body)).encode()
+    assert judged.outcome.metadata["pool"] == "vllm"
 
 
 def test_an_unchanged_body_is_none() -> None:
     judged = judge(b'{"max_tokens":9,"temperature":0.5,"priority":0}', arrival(), cold())
     assert judged.body is None
-    assert "content-length" not in dict(judged.headers)
+    assert "content-length" not in dict(judged.body_headers)
 
 
 # Neighbours: each differs from another in one thing that a decision depends on, or in none.
@@ -141,7 +141,7 @@ def test_earlier_requests_show_nowhere(bodies: list[bytes], paths: set[str]) -> 
 @pytest.mark.parametrize("paths", [(CHAT, f"{CHAT}?fast"), (f"{CHAT}?fast", CHAT)])
 def test_the_fast_path_is_told_apart(paths: tuple[str, str]) -> None:
     warm = cold()
-    hot = [judge(b"{}", arrival(path), warm).decision.changes[0].after for path in paths]
+    hot = [judge(b"{}", arrival(path), warm).outcome.decision.changes[0].after for path in paths]
     assert hot == [0 if "fast" in path else 0.7 for path in paths]
 
 
@@ -176,7 +176,7 @@ def test_a_refusal_is_not_remembered_as_an_outcome() -> None:
     for _ in range(2):
         with pytest.raises(ClientFault):
             judge(b'{"temperature":"x"}', arrival(), warm)
-    assert judge(b'{"temperature":0.5}', arrival(), warm).decision.changes
+    assert judge(b'{"temperature":0.5}', arrival(), warm).outcome.decision.changes
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     warm = cold()
     for number in range(1, 300):
         judged = judge(b'{"max_tokens":%d}' % number, arrival(), warm)
-        assert judged.decision.max_tokens == min(number, 256)
+        assert judged.outcome.decision.max_tokens == min(number, 256)
         assert len(warm.memory._known) <= 10
 
 

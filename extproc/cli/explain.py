@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from extproc.app import ConfigSource
 from extproc.cli.arguments import add_config
@@ -111,28 +113,35 @@ def _shown(value: Value) -> Any:
 
 
 def _print(report: dict[str, Any]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
     if "refused" in report:
         refused = report["refused"]
-        console.print(f"refused with {refused['status']}: {refused['error']['message']}", markup=False)
+        console.print(f"refused with {refused['status']}: {refused['error']['message']}")
         return
     if "passed" in report:
-        console.print(f"passes untouched: {report['passed']}", markup=False)
+        console.print(f"passes untouched: {report['passed']}")
     for name, value in report.items():
         if name not in ("changes", "headers", "passed"):
-            console.print(f"{name:<14} {value if value is not None else '-'}", markup=False)
+            console.print(f"{name:<14} {printable(value)}")
     if "changes" in report:
         console.print(_table(report["changes"]))
     for name, value in report.get("headers", {}).items():
-        console.print(f"{name}: {value}", markup=False)
+        console.print(f"{name}: {printable(value)}")
 
 
 def _table(changes: list[dict[str, Any]]) -> Table:
     table = Table("field", "from", "to", "rule", "reason", title=None if changes else "no changes")
     for change in changes:
         cells = (change["field"], change["from"], change["to"], change["rule"], change["reason"])
-        table.add_row(*("-" if cell is None else str(cell) for cell in cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
+
+
+def printable(value: object) -> str:
+    """For a terminal: nothing in a request may move its cursor."""
+    if value is None:
+        return "-"
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(value))
 
 
 def _snapshot(arguments: argparse.Namespace) -> Snapshot:
@@ -146,12 +155,12 @@ def _snapshot(arguments: argparse.Namespace) -> Snapshot:
 
 
 def _headers(arguments: argparse.Namespace, body: bytes) -> list[tuple[str, bytes]]:
-    headers = [(":method", b"POST"), (":path", (arguments.path or guessed_path(body)).encode())]
+    headers = [(":method", b"POST"), (":path", os.fsencode(arguments.path or guessed_path(body)))]
     for line in arguments.header:
         name, colon, value = line.partition(":")
         if not colon:
             raise CannotStart(f"--header {name!r}: expected 'NAME: VALUE'")
-        headers.append((name.strip().lower(), value.strip().encode()))
+        headers.append((name.strip().lower(), os.fsencode(value.strip())))
     return headers
 
 
@@ -169,6 +178,8 @@ def guessed_path(body: bytes) -> str:
     """The usual path for a body with these keys."""
     try:
         keys = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
+        keys = {}
+    if not isinstance(keys, dict):
         keys = {}
     return next((path for key, path in GUESSES if key in keys), "/v1/chat/completions")

@@ -103,5 +103,6 @@ def check_free(host: str, port: int, option: str) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError as error:
-            raise CannotStart(f"cannot listen on {host}:{port}: {error.strerror} (choose with {option})") from None
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise CannotStart(f"cannot listen on {host}:{port}: {why} (choose with {option})") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from extproc.decide import coupling, fan_out, length, lowest_latency, override, priority, tiers
 from extproc.decide.context import GENERATES, Context, Policy
 from extproc.model.names import Field
-from extproc.model.values import ABSENT, Change, Scalar
+from extproc.model.values import ABSENT, Change, Scalar, Value
 
 GENERATION: tuple[Policy, ...] = (
     tiers.temperature,
@@ -44,10 +44,14 @@ def _apply(values: dict[Field, Scalar], change: Change) -> None:
         values[change.field] = change.after
 
 
+def _same(before: Value, after: Value) -> bool:
+    """1 and 1.0 are one number; true is none."""
+    return before == after and isinstance(before, bool) is isinstance(after, bool)
+
+
 def _whole(context: Context, change: Change) -> Change | None:
     """The change seen from the client's value; None where the rules came back to it."""
     before = context.request.given.get(change.field, ABSENT)
-    same = before == change.after and type(before) is type(change.after)
-    if same and not (change.field is Field.MAX_TOKENS and context.respell_length):
+    if _same(before, change.after) and not (change.field is Field.MAX_TOKENS and context.respell_length):
         return None
     return Change(change.field, before, change.after, change.rule, change.reason)

@@ -88,7 +88,7 @@ class AuditFile:
         return len(self._pending) + self._in_flight
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Queue the records, JSON lines with their breaks; never waits for the disk, never raises. From any thread."""
+        """Queue the records, JSON lines with their breaks. Never waits for the disk nor raises. From any thread."""
         with self._counting:
             room = 0 if self._closing.is_set() else max(0, self._max_pending - self.pending)
             self._pending.extend(records if len(records) <= room else records[:room])

@@ -13,8 +13,8 @@ from extproc.model.values import AuditRecord, Decision, Target
 class Continue(Struct, frozen=True):
     """Let the phase go on. `body` None leaves the body as it is.
 
-    `set_headers` replaces, and so do `body_headers`, which go with a new body (its length); `metadata` fills the dynamic metadata namespace `llm`, `stream_body` asks Envoy
-    not to buffer a body that nobody reads.
+    `set_headers` replaces, and so do `body_headers`, which go with a new body (its length). `metadata` fills the
+    dynamic metadata namespace `llm`; `stream_body` asks Envoy not to buffer a body that nobody reads.
     """
 
     phase: str

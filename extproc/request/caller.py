@@ -20,6 +20,8 @@ OVERRIDES = {
     "x-param-max-tokens": Field.MAX_TOKENS,
 }
 ANONYMOUS = "anonymous"
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{0,15})?([eE][+-]?[0-9]{1,2})?")
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}")
 _BOUNDS: dict[Field, tuple[float, float]] = {
     Field.TEMPERATURE: (0, 2),
@@ -100,10 +102,8 @@ def _overrides(headers: Headers) -> dict[Field, Scalar]:
 def _number(name: str, text: str, field: Field) -> Scalar:
     low, high = _BOUNDS[field]
     whole = field is Field.MAX_TOKENS
-    try:
-        value = int(text) if whole else float(text)
-    except ValueError:
-        value = math.nan
+    written = (_WHOLE if whole else _NUMBER).fullmatch(text)
+    value = math.nan if written is None else int(text) if whole else float(text)
     if not low <= value <= high:
         raise _invalid(name, f"a {'whole ' if whole else ''}number from {low:g} to {high:g}")
     return value

@@ -16,10 +16,11 @@ from extproc.model.names import Dialect, Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
-from extproc.request.json_object import Edit, JsonObject, encode, parse, scalar
+from extproc.request.json_object import Edit, JsonObject, encode, number, parse, scalar
 
 MAX_MODEL_CHARS = 512
 ROOT = ""
+NO_NUMBER = "?"
 MAX_SIGNATURE_BYTES = 256
 """Longer ones are odd, and what is remembered must stay small."""
 
@@ -289,7 +290,7 @@ def invalid(param: str, allowed: str) -> ClientFault:
 def _checked(field: Field, key: str, raw: bytes, *, lenient: bool) -> Scalar | None:
     """The value, checked for its kind. `lenient` leaves the judgement of numbers to `length`."""
     if field not in _CHECKED:
-        return _or_none(raw)
+        return _number_or_mark(raw)
     try:
         value = scalar(raw)
     except ValueError:
@@ -306,11 +307,11 @@ def _checked(field: Field, key: str, raw: bytes, *, lenient: bool) -> Scalar | N
     return value
 
 
-def _or_none(raw: bytes) -> Scalar | None:
-    try:
-        return scalar(raw)
-    except ValueError:
-        return "?"
+def _number_or_mark(raw: bytes) -> Scalar | None:
+    """A number; a mark for anything else, so that no text of a client ends up in a record."""
+    if raw == b"null":
+        return None
+    return number(raw) if raw[:1] in b"-0123456789" else NO_NUMBER
 
 
 def _is_count(value: Scalar) -> bool:

@@ -36,8 +36,8 @@ Span = tuple[int, int, int]
 Layout = tuple[bytes, bytes]
 """What an encoder writes between members and behind keys."""
 
-LAYOUTS: tuple[Layout, ...] = ((b", ", b'": '), (b",", b'":'))
-"""Python's default, and compact (last: repeated keys are settled in it). Nearly every body is one of these, then needs no scan for its members."""
+LAYOUTS: tuple[Layout, ...] = ((b",", b'":'), (b", ", b'": '))
+"""Compact, and Python's default. Nearly every body is one of these, and then needs no scan for its members."""
 
 
 class JsonObject:
@@ -71,6 +71,7 @@ class JsonObject:
             self._quoted = {}
             return
         self.rewritten = True
+        self._separator = LAYOUTS[0][0]
         self._quoted = {key: _quoted(key) for key in self.values}
         self.body = self._joined(self.values, {})
 
@@ -89,7 +90,7 @@ class JsonObject:
         if self._spans:
             return self._spliced(edits, new)
         if not self.values and self.body != b"{}":
-            return self.body.replace(b"{", b"{" + self._joined(new, {})[1:-1])
+            return self.body.replace(b"{", self._joined({}, new)[:-1], 1)
         return self._joined({**self.values, **edits}, new)
 
     def _joined(self, values: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:

@@ -10,7 +10,7 @@ _EMPTY = msgspec.Raw(b"null")
 
 
 class _Turn(msgspec.Struct):
-    role: str = ""
+    role: Any = ""
     content: msgspec.Raw = _EMPTY
 
 
@@ -20,7 +20,7 @@ class _Part(msgspec.Struct):
 
 
 _TURNS = msgspec.json.Decoder(list[_Turn])
-_PARTS = msgspec.json.Decoder(list[_Part])
+_PARTS = msgspec.json.Decoder(list[_Part | str])
 _STRING = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
@@ -40,9 +40,16 @@ def of_messages(raw: bytes | None, max_chars: int) -> str:
     try:
         turns = _TURNS.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
-        return ""
+        return _of_odd_messages(raw, max_chars)
     last = next((turn for turn in reversed(turns) if turn.role == "user"), None)
     return of_content(bytes(last.content), max_chars) if last else ""
+
+
+def _of_odd_messages(raw: bytes, max_chars: int) -> str:
+    """The same where something in the list is no turn."""
+    turns = _anything(raw)
+    users = [t for t in turns if isinstance(t, dict) and t.get("role") == "user"] if isinstance(turns, list) else []
+    return of_content(msgspec.json.encode(users[-1].get("content")), max_chars) if users else ""
 
 
 def of_content(raw: bytes, max_chars: int) -> str:
@@ -50,12 +57,25 @@ def of_content(raw: bytes, max_chars: int) -> str:
     try:
         if raw[:1] == b'"':
             return bounded(_STRING.decode(raw), max_chars)
-        if raw[:1] == b"[":
-            texts = (part.text for part in _PARTS.decode(raw))
-            return bounded("\n".join(text for text in texts if isinstance(text, str)), max_chars)
+        parts: list[Any] = _PARTS.decode(raw) if raw[:1] == b"[" else []
     except (msgspec.MsgspecError, RecursionError):
-        pass
-    return ""
+        found = _anything(raw)
+        parts = found if isinstance(found, list) else []
+    return bounded("\n".join(text for part in parts if isinstance(text := _text_of(part), str)), max_chars)
+
+
+def _text_of(part: object) -> object:
+    if isinstance(part, _Part):
+        return part.text
+    return part.get("text") if isinstance(part, dict) else part
+
+
+def _anything(raw: bytes) -> Any:
+    """Any JSON; None where it can't be read."""
+    try:
+        return _ANY.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def of_prompt(raw: bytes | None, max_chars: int) -> str:
@@ -66,10 +86,7 @@ def of_prompt(raw: bytes | None, max_chars: int) -> str:
         return of_content(raw, max_chars)
     if raw[:1] not in (b"[", b"{"):
         return ""
-    try:
-        prompts = _ANY.decode(raw)
-    except (msgspec.MsgspecError, RecursionError):
-        return ""
+    prompts = _anything(raw)
     listed = prompts if isinstance(prompts, list) else [prompts]
     texts = (prompt.get("prompt_string") if isinstance(prompt, dict) else prompt for prompt in listed)
     return bounded("\n".join(text for text in texts if isinstance(text, str)), max_chars)

@@ -175,7 +175,8 @@ def test_a_full_answer() -> None:
     response = answer(
         Continue(
             "request_body",
-            set_headers=(("x-a", b"1"), ("x-b", b"\xff\x00"), ("content-length", b"3")),
+            set_headers=(("x-a", b"1"), ("x-b", b"\xff\x00")),
+            body_headers=(("content-length", b"3"),),
             body=b"\xff{}",
             clear_route_cache=True,
             metadata={"tier": "strict", "tenant": "é"},

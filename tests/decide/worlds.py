@@ -82,7 +82,7 @@ class Decided(NamedTuple):
 
     @property
     def headers(self) -> dict[str, bytes]:
-        return dict(self.answer.set_headers)
+        return dict((*self.answer.set_headers, *self.answer.body_headers))
 
 
 def arrives(

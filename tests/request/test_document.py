@@ -117,7 +117,7 @@ def test_a_whole_request_keeps_the_bytes_of_what_no_rule_names(text: Text, engin
         else:
             assert [leaves[key] for key in keys] == [change.after] * len(keys)
             assert keys
-    assert dict(answer.set_headers).get("content-length") == (
+    assert dict(answer.body_headers).get("content-length") == (
         None if answer.body is None else str(len(sent)).encode()
     )
 
