@@ -48,7 +48,7 @@ def plan(settings: Settings, state_dir: Path) -> Plan:
         unknown_paths=settings.unknown_paths,
         max_body_bytes=settings.limits.max_body_bytes,
         extra_paths=tuple(settings.extra_paths),
-        extra_allowed_headers=(settings.tenants.key_header,),
+        extra_allowed_headers=(settings.tenants.key_header,) if settings.tenants.keys else (),
     )
 
 

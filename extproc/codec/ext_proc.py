@@ -61,6 +61,11 @@ _RESPONSE = _tag(pb.BodyResponse, "response")
 _HEADER_MUTATION = _tag(pb.CommonResponse, "header_mutation")
 _BODY_MUTATION = _tag(pb.CommonResponse, "body_mutation")
 _BODY = _tag(pb.BodyMutation, "body")
+_SET_HEADERS = _tag(pb.HeaderMutation, "set_headers")
+_HEADER = _tag(pb.HeaderValueOption, "header")
+_KEY = _tag(pb.HeaderValue, "key")
+_RAW_VALUE = _tag(pb.HeaderValue, "raw_value")
+_OVERWRITES = pb.HeaderValueOption(append_action=_OVERWRITE).SerializeToString()
 _CLEAR_ROUTE_CACHE = pb.CommonResponse(clear_route_cache=True).SerializeToString()
 
 
@@ -85,8 +90,7 @@ def _bare(phase: str) -> bytes:
     return response.SerializeToString()
 
 
-_BARE = {phase: Continue(phase) for phase in _PHASE_TAGS}
-_BARE_BYTES = {phase: _bare(phase) for phase in _PHASE_TAGS}
+_BARE = {phase: _bare(phase) for phase in _PHASE_TAGS}
 """Answers that change nothing: half of all."""
 
 
@@ -143,8 +147,8 @@ def continued(command: Continue) -> bytes:
     Written by hand around the body: the generated message would copy a large body twice more, into the message
     and out of it, and headers repeat from request to request.
     """
-    if command == _BARE.get(command.phase):
-        return _BARE_BYTES[command.phase]
+    if not command.set_headers and command.body is None and not command.stream_body:
+        return _BARE[command.phase]
     common: list[bytes] = []
     if command.set_headers:
         options = _options(command.set_headers)
@@ -195,8 +199,12 @@ def _options(pairs: tuple[tuple[str, bytes], ...]) -> bytes:
 
 
 def _option(name: str, value: bytes) -> bytes:
-    mutation = pb.HeaderMutation(set_headers=[_header_option(name, value)])
-    return mutation.SerializeToString()
+    """One of them: a HeaderValueOption that overwrites."""
+    key = name.encode()
+    header = b"".join((_KEY, varint(len(key)), key, _RAW_VALUE, varint(len(value)), value))
+    size = varint(len(header))
+    length = varint(1 + len(size) + len(header) + len(_OVERWRITES))
+    return b"".join((_SET_HEADERS, length, _HEADER, size, header, _OVERWRITES))
 
 
 @lru_cache(maxsize=1024)

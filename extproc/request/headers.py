@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 
@@ -11,12 +12,12 @@ class Headers:
     __slots__ = ("_repeated", "_values")
 
     def __init__(self, pairs: Iterable[tuple[str, bytes]]) -> None:
-        self._values: dict[str, bytes] = {}
-        self._repeated: set[str] = set()
-        for name, value in pairs:
-            if name in self._values:
-                self._repeated.add(name)
-            self._values[name] = value
+        pairs = tuple(pairs)
+        self._values = dict(pairs)
+        self._repeated: frozenset[str] = frozenset()
+        if len(self._values) != len(pairs):
+            counts = Counter(name for name, _ in pairs)
+            self._repeated = frozenset(name for name, count in counts.items() if count > 1)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

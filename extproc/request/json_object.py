@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,8 @@ _KEY = rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*'
 _FIRST = re.compile(_KEY, re.DOTALL)
 _NEXT = re.compile(rb"[ \t\n\r]*+(?:," + _KEY + rb"|\})", re.DOTALL)
 UTF8_PIECE = 1 << 16
+MAX_REMEMBERED_KEYS = 32
+MAX_REMEMBERED_CHARS = 512
 _BOM = b"\xef\xbb\xbf"
 
 Edit = bytes | Literal[Missing.ABSENT]
@@ -54,26 +57,33 @@ class JsonObject:
         self.rewritten = False
         self._spans: dict[str, Span] = {}
         for self._separator, colon in LAYOUTS:
-            self._quoted = {key: b'"%b%b' % (key.encode(), colon) for key in values}
+            self._quoted = _quoted_keys(values, colon)
             if self._is_laid_out():
                 return
         self._find_members()
 
     def _is_laid_out(self) -> bool:
         """Whether the layout gives exactly this body, which also proves that no key is repeated."""
-        first = next(iter(self._quoted.values()), b"}")
-        return self.body.startswith(first, 1) and self._joined(self.values, {}) == self.body
+        body, separator, at = self.body, b"", 1
+        for quoted, raw in zip(self._quoted, self.values.values(), strict=True):
+            if not (body.startswith(separator, at) and body.startswith(quoted, at := at + len(separator))):
+                return False
+            if not body.startswith(raw, at := at + len(quoted)):
+                return False
+            at += len(raw)
+            separator = self._separator
+        return body[:1] == b"{" and body[at:] == b"}"
 
     def _find_members(self) -> None:
         spans = _walk(self.body, self.values)
         if spans is not None:
             self._spans = spans
-            self._quoted = {}
+            self._quoted = ()
             return
         self.rewritten = True
         self._separator = LAYOUTS[0][0]
-        self._quoted = {key: _quoted(key) for key in self.values}
-        self.body = self._joined(self.values, {})
+        self._quoted = tuple(_quoted(key) for key in self.values)
+        self.body = self._joined({}, {})
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
@@ -91,15 +101,14 @@ class JsonObject:
             return self._spliced(edits, new)
         if not self.values and self.body != b"{}":
             return self.body.replace(b"{", self._joined({}, new)[:-1], 1)
-        return self._joined({**self.values, **edits}, new)
+        return self._joined(edits, new)
 
-    def _joined(self, values: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:
-        """The members whose keys are known, with these values, and behind them the new ones."""
+    def _joined(self, edits: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:
         separator = self._separator
         pieces: list[bytes] = []
-        for key, quoted in self._quoted.items():
-            if (raw := values[key]) is not ABSENT:
-                pieces += (separator, quoted, raw)
+        for quoted, (key, raw) in zip(self._quoted, self.values.items(), strict=True):
+            if (edit := edits.get(key, raw)) is not ABSENT:
+                pieces += (separator, quoted, edit)
         for key, raw in new.items():
             pieces += (separator, _quoted(key), raw)
         pieces[:1] = [b"{"]
@@ -119,6 +128,18 @@ class JsonObject:
             pieces += (b"," if pieces else b"", _quoted(key), raw)
         head = next(iter(self._spans.values()))[0]
         return b"".join((body[:head], *pieces, body[previous:]))
+
+
+def _quoted_keys(values: Mapping[str, bytes], colon: bytes) -> tuple[bytes, ...]:
+    """The keys as this layout writes them. A key that needs escapes comes out wrong, so that no body equals it."""
+    keys = tuple(values)
+    small = len(keys) <= MAX_REMEMBERED_KEYS and sum(map(len, keys)) <= MAX_REMEMBERED_CHARS
+    return _remembered_keys(keys, colon) if small else _remembered_keys.__wrapped__(keys, colon)
+
+
+@lru_cache(maxsize=1024)
+def _remembered_keys(keys: tuple[str, ...], colon: bytes) -> tuple[bytes, ...]:
+    return tuple([b'"%b%b' % (key.encode(), colon) for key in keys])
 
 
 def _quoted(key: str) -> bytes:

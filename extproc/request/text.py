@@ -19,7 +19,8 @@ class _Part(msgspec.Struct):
     text: Any = ""
 
 
-_TURNS = msgspec.json.Decoder(list[_Turn])
+_TURNS = msgspec.json.Decoder(list[msgspec.Raw])
+_TURN = msgspec.json.Decoder(_Turn)
 _PARTS = msgspec.json.Decoder(list[_Part | str])
 _STRING = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
@@ -38,11 +39,13 @@ def of_messages(raw: bytes | None, max_chars: int) -> str:
     if raw is None:
         return ""
     try:
-        turns = _TURNS.decode(raw)
+        for each in reversed(_TURNS.decode(raw)):
+            turn = _TURN.decode(each)
+            if turn.role == "user":
+                return of_content(bytes(turn.content), max_chars)
     except (msgspec.MsgspecError, RecursionError):
         return _of_odd_messages(raw, max_chars)
-    last = next((turn for turn in reversed(turns) if turn.role == "user"), None)
-    return of_content(bytes(last.content), max_chars) if last else ""
+    return ""
 
 
 def _of_odd_messages(raw: bytes, max_chars: int) -> str:

@@ -23,8 +23,11 @@ def classify(
     min_confidence: float,
 ) -> Classification:
     """The verdict a request is decided by (SPEC A7). Classifiers stand in the order of their authority."""
-    opinions = (classifier(request, caller) for classifier in classifiers)
-    verdict = next((opinion for opinion in opinions if opinion is not None), None)
+    verdict = None
+    for classifier in classifiers:
+        verdict = classifier(request, caller)
+        if verdict is not None:
+            break
 
     # Nobody knows: that is a verdict of its own, with no confidence in it.
     if verdict is None:

@@ -20,7 +20,7 @@ from extproc.snapshot import HasText
 
 SOURCE = "rules"
 
-SETS = 4
+SETS = 3
 
 SET_MEMORY_BYTES = 48 << 20
 """Bound of all automata together. They grow with the variety of texts seen and start over when they are full."""
@@ -54,7 +54,7 @@ class Rules:
 
     def _first(self, text: bytes) -> int | None:
         """Index of the first rule that matches."""
-        first = len(self._verdicts)
+        first = nobody = len(self._verdicts)
         for start, compiled in enumerate(self._sets):
             matches = _match_set(compiled, text)
             if not matches:
@@ -62,7 +62,7 @@ class Rules:
             # The pattern that always matches is a set's last: alone, it says that no rule does.
             if len(matches) > 1:
                 first = min(first, start + SETS * min(matches))
-        return first if first < len(self._verdicts) else None
+        return first if first < nobody else None
 
     def _searched(self, text: bytes) -> int | None:
         return next((i for i, pattern in enumerate(self._patterns) if pattern.search(text)), None)
