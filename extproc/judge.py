@@ -248,11 +248,11 @@ _TAIL_AT = len(b'{"ts":0.0,"request_id":"",')
 
 
 def audit_tails(records: Iterable[AuditRecord]) -> tuple[bytes, ...]:
-    """What the JSON of records with time 0.0 and no request id has behind these two: the part that repeats."""
-    return tuple(msgspec.json.encode(record)[_TAIL_AT:] for record in records)
+    """What the JSON lines of records with time 0.0 and no request id have behind these two: what repeats."""
+    return tuple(msgspec.json.encode(record)[_TAIL_AT:] + b"\n" for record in records)
 
 
 def audit_lines(tails: tuple[bytes, ...], request_id: str, now: float) -> tuple[bytes, ...]:
     """Whole lines; `now` in seconds since the epoch."""
     head = _HEAD % (now, msgspec.json.encode(request_id))
-    return tuple([head + tail + b"\n" for tail in tails])
+    return tuple([head + tail for tail in tails])

@@ -44,13 +44,13 @@ class Counts:
         self._counts: dict[Labels, int] = {}
         self._bounded = Bounded()
 
-    def add(self, values: Labels) -> None:
+    def add(self, values: Labels, count: int = 1) -> None:
         known = self._counts.get(values)
         if known is not None:
-            self._counts[values] = known + 1
+            self._counts[values] = known + count
             return
         admitted = self._bounded.admitted(values)
-        self._counts[admitted] = self._counts.get(admitted, 0) + 1
+        self._counts[admitted] = self._counts.get(admitted, 0) + count
 
     def items(self) -> Iterator[tuple[Labels, int]]:
         return iter(list(self._counts.items()))
@@ -66,9 +66,9 @@ class Buckets:
         self.counts = [0] * (len(self.bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, count: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
 
     def cumulative(self) -> list[tuple[float, int]]:
         """(upper bound, observations up to it), ending with infinity."""

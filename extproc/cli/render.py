@@ -48,7 +48,8 @@ def plan(settings: Settings, state_dir: Path) -> Plan:
         unknown_paths=settings.unknown_paths,
         max_body_bytes=settings.limits.max_body_bytes,
         extra_paths=tuple(settings.extra_paths),
-        extra_allowed_headers=(settings.tenants.key_header,) if settings.tenants.keys else (),
+        # Also while no key is listed: keys may come with a reload, which Envoy does not see.
+        extra_allowed_headers=(settings.tenants.key_header,),
     )
 
 

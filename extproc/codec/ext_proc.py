@@ -147,7 +147,7 @@ def continued(command: Continue) -> bytes:
     Written by hand around the body: the generated message would copy a large body twice more, into the message
     and out of it, and headers repeat from request to request.
     """
-    if not command.set_headers and command.body is None and not command.stream_body:
+    if command.metadata is None and not command.set_headers and command.body is None and not command.stream_body:
         return _BARE[command.phase]
     common: list[bytes] = []
     if command.set_headers:

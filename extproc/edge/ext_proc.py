@@ -34,7 +34,7 @@ log = logging.getLogger("extproc.ext_proc")
 
 
 class Recorder(Protocol):
-    """What the servicer reports: requests by outcome, streams, and its own time in seconds."""
+    """What the servicer reports: requests by outcome, streams, and its own time per request in seconds."""
 
     def decided(self, record: RecordDecision) -> None: ...
     def passed(self, record: RecordPass) -> None: ...
@@ -85,21 +85,23 @@ class ExtProcServicer:
             self._recorder.stream_ended(outcome)
 
     async def _converse(self, exchange: Exchange, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        seconds = 0.0
         while not exchange.over:
             message = await context.read()
             if message is grpc.aio.EOF:  # type: ignore[attr-defined]
-                return
+                break
+            started = self._timer()
             answer = self.answer(exchange, message)
+            seconds += self._timer() - started
             if answer is not None:
                 await context.write(answer)
+        self._recorder.decision_seconds(seconds)
 
     def answer(self, exchange: Exchange, message: bytes) -> bytes | None:
         """The serialized answer to one serialized message; None where nothing is owed."""
-        started = self._timer()
         answer = None
         for command in exchange.handle(codec.event(message), self._current(), now=self._wall()):
             answer = self._execute(command) or answer
-        self._recorder.decision_seconds(self._timer() - started)
         return answer
 
     def _execute(self, command: Command) -> bytes | None:

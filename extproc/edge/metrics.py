@@ -7,7 +7,7 @@ Prometheus asks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,6 +24,9 @@ from prometheus_client.utils import floatToGoString
 
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.tally import BucketsBy, Counts
+
+MAX_UNSPREAD = 4096
+"""Different decisions counted before they are added to the series."""
 
 DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 
@@ -61,6 +64,7 @@ class Metrics:
         decision = self._buckets("llm_decision_seconds", "Time to decide.", DECISION_BUCKETS_S)
         self._decision = decision.at(())
         self._open = 0
+        self._decided: dict[int, list[Any]] = {}
         self._gauge("llm_streams_open", "Open ext_proc streams.").set_function(lambda: self._open)
         self._generation = self._gauge("llm_config_generation", "Generation of the current snapshot.")
         self._last_reload = self._gauge("llm_config_last_reload_success", "1 = applied, 0 = refused.")
@@ -82,13 +86,25 @@ class Metrics:
         return Gauge(name, text, labels, registry=self.registry)
 
     def decided(self, record: RecordDecision) -> None:
-        decision = record.decision
-        dialect = record.target.dialect or "none"
-        self._requests.add((dialect, decision.tier, decision.request_class))
-        for change in decision.changes:
-            self._changes.add((change.field, change.rule))
-        if decision.max_tokens is not None:
-            self._granted.at((decision.tier,)).observe(decision.max_tokens)
+        """Equal requests share one decision, so it is the decision that is counted until somebody asks."""
+        known = self._decided.get(id(record.decision))
+        if known is not None:
+            known[1] += 1
+            return
+        if len(self._decided) >= MAX_UNSPREAD:
+            self._spread()
+        self._decided[id(record.decision)] = [record, 1]
+
+    def _spread(self) -> None:
+        """Add what was decided to the series."""
+        for record, count in self._decided.values():
+            decision = record.decision
+            self._requests.add((record.target.dialect or "none", decision.tier, decision.request_class), count)
+            for change in decision.changes:
+                self._changes.add((change.field, change.rule), count)
+            if decision.max_tokens is not None:
+                self._granted.at((decision.tier,)).observe(decision.max_tokens, count)
+        self._decided.clear()
 
     def passed(self, record: RecordPass) -> None:
         self._passed.add((record.reason,))
@@ -128,6 +144,7 @@ class Metrics:
 
     def exposition(self) -> tuple[bytes, str]:
         """The text format and its content type."""
+        self._spread()
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
 
 

@@ -6,7 +6,7 @@ root and its nested objects, and an occurrence names its place. Triton's infer h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from extproc.model.names import Dialect, Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
-from extproc.request.json_object import Edit, JsonObject, encode, number, parse, scalar
+from extproc.request.json_object import Edit, JsonObject, Patch, encode, number, parse, scalar
 
 MAX_MODEL_CHARS = 512
 ROOT = ""
@@ -114,7 +114,12 @@ class Shape(Struct, frozen=True):
 Named = tuple[str, str, bytes]
 """A member that spells a field: its place, its key, its bytes."""
 
-Edits = Mapping[str, Mapping[str, Edit]]
+
+class Edits(Struct, frozen=True):
+    """New bytes by key: of the root, and by place of objects nested in it."""
+
+    root: Patch
+    nested: Mapping[str, Mapping[str, Edit]]
 
 
 class JsonDocument:
@@ -133,15 +138,16 @@ class JsonDocument:
         self.nested = nested
         self.text = text
         self.model = model
-        self._named = tuple(_named(ROOT, root, shape.spelling))
+        named = _named(ROOT, root, shape.spelling)
         for place, object_ in nested.items():
-            self._named += tuple(_named(place, object_, shape.spelling))
+            named += _named(place, object_, shape.spelling)
+        self._named = tuple(named)
         self._request: InferenceRequest | None = None
 
     @property
     def signature(self) -> Hashable | None:
         model = self.root.raw("model") if self.model is None else self.model
-        if sum(len(raw) for _, _, raw in self._named) + len(model or ()) > MAX_SIGNATURE_BYTES:
+        if sum([len(raw) for _, _, raw in self._named]) + len(model or ()) > MAX_SIGNATURE_BYTES:
             return None
         return (self._shape.dialect, model, self._named)
 
@@ -178,8 +184,7 @@ class JsonDocument:
         return bool(keys) and (len(keys) > 1 or keys[0] not in readable)
 
     def edits(self, changes: Iterable[Change], writing: Writing) -> Edits:
-        """New bytes by place and key."""
-        edits: dict[str, dict[str, Edit]] = {}
+        edits: dict[str, dict[str, Edit]] = {ROOT: {}}
         found = self._occurrences()
         for change in changes:
             spelled = [o for o in found if o.field is change.field]
@@ -187,7 +192,7 @@ class JsonDocument:
                 self._edit_length(change, spelled, writing, edits)
             else:
                 self._edit_field(change, spelled, writing, edits)
-        return edits
+        return Edits(Patch(edits.pop(ROOT)), edits)
 
     def _edit_field(
         self, change: Change, spelled: list[Occurrence], writing: Writing, edits: dict[str, dict[str, Edit]]
@@ -213,23 +218,24 @@ class JsonDocument:
 
     def written(self, edits: Edits) -> Written:
         """The body with these edits; a repeated key leaves settled even where nothing else changes."""
-        root = edits.get(ROOT, {})
+        if not self.nested and not edits.nested:
+            return Written(self.root.patched(edits.root))
         nested = {
-            place: object_.edited(edits.get(place, {}))
+            place: object_.edited(edits.nested.get(place, {}))
             for place, object_ in self.nested.items()
-            if edits.get(place) or object_.rewritten
+            if edits.nested.get(place) or object_.rewritten
         }
-        for place in edits.keys() - self.nested.keys() - {ROOT}:
-            nested[place] = parse(b"{}", max_keys=0).edited(edits[place])
-        return Written(self.root.edited({**root, **nested} if nested else root))
+        for place in edits.nested.keys() - self.nested.keys():
+            nested[place] = parse(b"{}", max_keys=0).edited(edits.nested[place])
+        return Written(self.root.edited({**edits.root.edits, **nested}))
 
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:
         return self.written(self.edits(changes, writing))
 
 
-def _named(place: str, object_: JsonObject, spelling: Spelling) -> Iterator[Named]:
+def _named(place: str, object_: JsonObject, spelling: Spelling) -> list[Named]:
     keys = spelling.keys
-    return ((place, key, raw) for key, raw in object_.values.items() if key in keys)
+    return [(place, key, raw) for key, raw in object_.values.items() if key in keys]
 
 
 def occurrence(place: str, key: str, raw: bytes, spelling: Spelling) -> Occurrence:

@@ -26,6 +26,8 @@ _NEXT = re.compile(rb"[ \t\n\r]*+(?:," + _KEY + rb"|\})", re.DOTALL)
 UTF8_PIECE = 1 << 16
 MAX_REMEMBERED_KEYS = 32
 MAX_REMEMBERED_CHARS = 512
+MAX_TEMPLATES = 16
+MAX_TEMPLATE_PIECES = 64
 _BOM = b"\xef\xbb\xbf"
 
 Edit = bytes | Literal[Missing.ABSENT]
@@ -36,17 +38,39 @@ Span = tuple[int, int, int]
 """A member in the body: its key with quotes starts at [0], its value is [1]:[2]."""
 
 
-Layout = tuple[bytes, bytes]
-"""What an encoder writes between members and behind keys."""
+class Keys(msgspec.Struct, frozen=True):
+    """The keys of objects that have the same ones, as common encoders write them: compact, or spaced like Python.
 
-LAYOUTS: tuple[Layout, ...] = ((b",", b'":'), (b", ", b'": '))
-"""Compact, and Python's default. Nearly every body is one of these, and then needs no scan for its members."""
+    `overhead` is the length of a compact object without its values.
+    """
+
+    compact: tuple[bytes, ...]
+    spaced: tuple[bytes, ...]
+    overhead: int
+
+
+class Patch:
+    """Edits of one object, and what they make of each set of keys: constant bytes, and indices of values."""
+
+    __slots__ = ("edits", "templates")
+
+    def __init__(self, edits: Mapping[str, Edit]) -> None:
+        self.edits = edits
+        self.templates: dict[tuple[bytes, ...], tuple[bytes | int, ...]] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Patch) and self.edits == other.edits
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Patch({self.edits!r})"
 
 
 class JsonObject:
     """A parsed object. `values` are the members' bytes; `body` has no repeated keys, `rewritten` says if it had.
 
-    A body in a known layout is edited by joining its members anew, any other by spans.
+    A body as common encoders write it is edited by joining its members anew, any other by spans.
     """
 
     __slots__ = ("_quoted", "_separator", "_spans", "body", "rewritten", "values")
@@ -56,15 +80,19 @@ class JsonObject:
         self.values = values
         self.rewritten = False
         self._spans: dict[str, Span] = {}
-        for self._separator, colon in LAYOUTS:
-            self._quoted = _quoted_keys(values, colon)
-            if self._is_laid_out():
-                return
-        self._find_members()
+        keys = _keys(values)
+        # No object with these values is shorter than the compact one, so one of its length is the compact one: it
+        # has no room for another member, an escape in a key or a space. Nearly every body is found out here.
+        self._separator, self._quoted = b",", keys.compact
+        if keys.overhead + sum(map(len, values.values())) == len(body):
+            return
+        self._separator, self._quoted = b", ", keys.spaced
+        if not self._is_spaced():
+            self._find_members()
 
-    def _is_laid_out(self) -> bool:
-        """Whether the layout gives exactly this body, which also proves that no key is repeated."""
-        body, separator, at = self.body, b"", 1
+    def _is_spaced(self) -> bool:
+        """Whether the spaced layout gives exactly this body, which also proves that no key is repeated."""
+        body, separator, at = self.body, b"{", 0
         for quoted, raw in zip(self._quoted, self.values.values(), strict=True):
             if not (body.startswith(separator, at) and body.startswith(quoted, at := at + len(separator))):
                 return False
@@ -72,7 +100,7 @@ class JsonObject:
                 return False
             at += len(raw)
             separator = self._separator
-        return body[:1] == b"{" and body[at:] == b"}"
+        return body[at:] == b"}"
 
     def _find_members(self) -> None:
         spans = _walk(self.body, self.values)
@@ -81,7 +109,7 @@ class JsonObject:
             self._quoted = ()
             return
         self.rewritten = True
-        self._separator = LAYOUTS[0][0]
+        self._separator = b","
         self._quoted = tuple(_quoted(key) for key in self.values)
         self.body = self._joined({}, {})
 
@@ -102,6 +130,39 @@ class JsonObject:
         if not self.values and self.body != b"{}":
             return self.body.replace(b"{", self._joined({}, new)[:-1], 1)
         return self._joined(edits, new)
+
+    def patched(self, patch: Patch) -> bytes:
+        """`edited`, by a template that is made once for objects with the same keys in the same layout."""
+        if not patch.edits:
+            return self.body
+        if self._spans or not self.values:
+            return self.edited(patch.edits)
+        template = patch.templates.get(self._quoted)
+        if template is None:
+            template = self._template(patch.edits)
+            if len(patch.templates) < MAX_TEMPLATES and len(template) <= MAX_TEMPLATE_PIECES:
+                patch.templates[self._quoted] = template
+        values = list(self.values.values())
+        return b"".join([values[each] if isinstance(each, int) else each for each in template])
+
+    def _template(self, edits: Mapping[str, Edit]) -> tuple[bytes | int, ...]:
+        """What `edited` makes, with the index of each value that stays in place of the value."""
+        template: list[bytes | int] = []
+        constant, separator = b"{", b""
+        for index, (quoted, key) in enumerate(zip(self._quoted, self.values, strict=True)):
+            edit = edits.get(key)
+            if edit is ABSENT:
+                continue
+            constant += separator + quoted + (edit or b"")
+            separator = self._separator
+            if edit is None:
+                template += (constant, index)
+                constant = b""
+        for key, raw in edits.items():
+            if key not in self.values and raw is not ABSENT:
+                constant += separator + _quoted(key) + raw
+                separator = self._separator
+        return (*template, constant + b"}")
 
     def _joined(self, edits: Mapping[str, Edit], new: Mapping[str, bytes]) -> bytes:
         separator = self._separator
@@ -130,16 +191,18 @@ class JsonObject:
         return b"".join((body[:head], *pieces, body[previous:]))
 
 
-def _quoted_keys(values: Mapping[str, bytes], colon: bytes) -> tuple[bytes, ...]:
-    """The keys as this layout writes them. A key that needs escapes comes out wrong, so that no body equals it."""
+def _keys(values: Mapping[str, bytes]) -> Keys:
     keys = tuple(values)
     small = len(keys) <= MAX_REMEMBERED_KEYS and sum(map(len, keys)) <= MAX_REMEMBERED_CHARS
-    return _remembered_keys(keys, colon) if small else _remembered_keys.__wrapped__(keys, colon)
+    return _remembered_keys(keys) if small else _remembered_keys.__wrapped__(keys)
 
 
 @lru_cache(maxsize=1024)
-def _remembered_keys(keys: tuple[str, ...], colon: bytes) -> tuple[bytes, ...]:
-    return tuple([b'"%b%b' % (key.encode(), colon) for key in keys])
+def _remembered_keys(keys: tuple[str, ...]) -> Keys:
+    """A key that needs escapes comes out wrong here, and too short: no body equals it."""
+    compact = tuple([b'"%b":' % key.encode() for key in keys])
+    overhead = 2 + sum(map(len, compact)) + max(0, len(keys) - 1)
+    return Keys(compact, tuple([quoted + b" " for quoted in compact]), overhead)
 
 
 def _quoted(key: str) -> bytes:
@@ -165,8 +228,11 @@ def parse(body: bytes, *, max_keys: int, what: str = "body") -> JsonObject:
 
 
 def check_utf8(body: bytes) -> None:
-    """UnicodeDecodeError where the body is no UTF-8. In pieces: decoding it whole would build all of its text."""
+    """UnicodeDecodeError where the body is no UTF-8. In pieces: decoding all of it would build all of its text."""
     if body.isascii():
+        return
+    if len(body) <= UTF8_PIECE:
+        codecs.utf_8_decode(body, "strict", True)
         return
     view, at = memoryview(body), 0
     while at < len(view):

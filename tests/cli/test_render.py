@@ -53,7 +53,7 @@ def test_the_plan_of_the_defaults() -> None:
 def test_the_plan_follows_the_settings() -> None:
     over = ONE + (
         "failure_mode: closed\nunknown_paths: pass\nextra_paths: [/a, /b/*]\nlimits: {max_body_bytes: 4096}\n"
-        "tenants: {key_header: x-api-key}\nlisteners: {ext_proc: '10.0.0.1:5', envoy: '0.0.0.0:8080'}"
+        "tenants: {key_header: x-api-key, keys: [{env: KEY}]}\nlisteners: {ext_proc: '10.0.0.1:5', envoy: '0.0.0.0:8080'}"
     )
     made = plan(settings(over), STATE)
     assert (made.fail_open, made.unknown_paths, made.max_body_bytes) == (False, "pass", 4096)
