@@ -40,6 +40,7 @@ class ConfigSource:
         self.path = path
         self._adjust = adjust
         self.settings = self._load(self._text())
+        self.waiting: tuple[str, ...] = ()
 
     def read(self) -> bytes:
         return self._text() + self._secrets_mark()
@@ -47,7 +48,7 @@ class ConfigSource:
     def build(self, content: bytes, generation: int) -> Snapshot:
         """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are."""
         new = self._load(content)
-        waiting = changed_needing_restart(self.settings, new)
+        self.waiting = waiting = changed_needing_restart(self.settings, new)
         effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
         built = snapshot(effective, secrets.read(effective), generation=generation)
         if waiting:
@@ -197,7 +198,7 @@ class Sidecar:
             read=self._source.read,
             build=self._source.build,
             board=self._board,
-            observer=_Reloads(self._metrics, self._board),
+            observer=_Reloads(self._metrics, self._board, self._source),
             content=content,
         )
         stop = asyncio.Event()
@@ -212,10 +213,12 @@ class _Reloads:
 
     metrics: Metrics
     board: Board
+    source: ConfigSource
 
     def reloaded(self, generation: int) -> None:
         self.metrics.reloaded(generation)
         self.metrics.published(generation, self.board.current.parameter_set)
+        self.metrics.waiting(len(self.source.waiting))
 
     def reload_failed(self, reason: str) -> None:
         self.metrics.reload_failed(reason)

@@ -41,6 +41,7 @@ BODY_PHASE = "request_body"
 TRAILERS_PHASE = "request_trailers"
 MAX_REQUEST_ID = 128
 MAX_LENGTH_DIGITS = 15
+GO_ON = Continue(HEADERS_PHASE)
 READABLE_BODY_MODES = ("", "BUFFERED")
 
 
@@ -124,7 +125,7 @@ class Exchange:
             return self._broken(f"request_body_mode {event.body_mode}, allowed: BUFFERED")
         check_length(headers, snapshot.limits.max_body_bytes)
         self.state = State.AWAITING_BODY
-        return [Continue(HEADERS_PHASE)]
+        return [GO_ON]
 
     def _on_body(self, body: bytes, snapshot: Snapshot, now: float) -> list[Command]:
         arrival = self._arrival

@@ -145,6 +145,11 @@ class Classify(Config):
     min_confidence: Probability
     max_chars: Annotated[int, Field(ge=64, le=1_000_000)]
     rules: list[Rule]
+    extra_rules: list[Rule]
+
+    def all_rules(self) -> list[Rule]:
+        """A user's own before the shipped ones."""
+        return [*self.extra_rules, *self.rules]
 
 
 class ParameterSet(Config):

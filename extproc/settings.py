@@ -125,6 +125,7 @@ class Settings(Config):
     engines: Engines
     default_model: ModelDefaults
     models: list[ModelRules]
+    extra_models: list[ModelRules]
     pools: list[Pool]
     trust: TrustConfig
     tenants: TenantsConfig
@@ -155,7 +156,11 @@ class Secrets(Config):
 
 def load(text: bytes | str) -> Settings:
     """Settings from a user's YAML over the shipped one; ConfigError names every mistake."""
-    settings = parsed(Settings, merged(yaml_text.mapping(defaults_text()), yaml_text.mapping(text)))
+    tree = merged(yaml_text.mapping(defaults_text()), yaml_text.mapping(text))
+    try:
+        settings = parsed(Settings, tree)
+    except ConfigError as error:
+        raise ConfigError((*error.problems, *_unknown_scenarios(tree))) from None
     problems = tuple(cross_check(settings))
     if problems:
         raise ConfigError(problems)
@@ -194,9 +199,25 @@ def cross_check(settings: Settings) -> Iterable[Problem]:
     line = [point.temperature for point in settings.inference_params.coupling.line]
     if line != sorted(set(line)):
         yield Problem("inference_params.coupling.line", "allowed: ascending temperatures")
-    rules = [rule.name for rule in settings.classify.rules]
+    rules = [rule.name for rule in settings.classify.all_rules()]
     for name in sorted({name for name in rules if rules.count(name) > 1}):
         yield Problem("classify.rules", f"the name {name!r} stands twice")
+
+
+def _unknown_scenarios(tree: Mapping[str, Any]) -> Iterable[Problem]:
+    """Scenarios that rules name and nobody defines, in a tree whose shapes are not all right."""
+    known, classify = tree.get("scenarios"), tree.get("classify")
+    if not isinstance(known, dict) or not isinstance(classify, dict):
+        return
+    for key in ("rules", "extra_rules"):
+        rules = classify.get(key)
+        for index, rule in enumerate(rules if isinstance(rules, list) else ()):
+            name = rule.get("scenario") if isinstance(rule, dict) else None
+            if isinstance(name, str) and name not in known:
+                yield Problem(
+                    f"classify.{key}.{index}.scenario",
+                    f"no scenario {name!r}; allowed: {', '.join(map(str, known))}",
+                )
 
 
 def _scenario_names(settings: Settings) -> Iterable[Problem]:
@@ -205,9 +226,10 @@ def _scenario_names(settings: Settings) -> Iterable[Problem]:
     for index, name in enumerate(settings.inference_params.max_tokens.whitelist):
         if name not in known:
             yield Problem(f"inference_params.max_tokens.whitelist.{index}", f"no scenario {name!r}; {allowed}")
-    for index, rule in enumerate(settings.classify.rules):
-        if rule.scenario is not None and rule.scenario not in known:
-            yield Problem(f"classify.rules.{index}.scenario", f"no scenario {rule.scenario!r}; {allowed}")
+    for key in ("rules", "extra_rules"):
+        for index, rule in enumerate(getattr(settings.classify, key)):
+            if rule.scenario is not None and rule.scenario not in known:
+                yield Problem(f"classify.{key}.{index}.scenario", f"no scenario {rule.scenario!r}; {allowed}")
     if settings.classify.default_scenario not in known:
         yield Problem("classify.default_scenario", allowed)
     for name in sorted(known & {tier.value for tier in Tier}):
@@ -221,9 +243,12 @@ def _pool_names(settings: Settings) -> Iterable[Problem]:
             yield Problem(f"pools.{index}.name", f"the name {name!r} stands twice")
         if name.startswith("llm_"):
             yield Problem(f"pools.{index}.name", "names starting with llm_ are taken by our own clusters")
-    for index, model in enumerate(settings.models):
-        if model.pool is not None and model.pool not in names:
-            yield Problem(f"models.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}")
+    for key in ("models", "extra_models"):
+        for index, model in enumerate(getattr(settings, key)):
+            if model.pool is not None and model.pool not in names:
+                yield Problem(
+                    f"{key}.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}"
+                )
 
 
 def changed_needing_restart(old: Settings, new: Settings) -> tuple[str, ...]:
@@ -241,7 +266,7 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
         parameters=parameters,
         registry=Registry(
             defaults=settings.default_model,
-            models=settings.models,
+            models=[*settings.extra_models, *settings.models],
             pools=settings.pools,
             engines=settings.engines,
             context_fraction=settings.inference_params.max_tokens.context_fraction,
@@ -251,7 +276,7 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
         tenants=_tenants(settings.tenants, secrets.tenant_keys),
         classifiers=(
             Labels(settings.scenarios, default_scenario=rules.default_scenario),
-            Rules(rules.rules, settings.scenarios, default_scenario=rules.default_scenario),
+            Rules(rules.all_rules(), settings.scenarios, default_scenario=rules.default_scenario),
         ),
         limits=Limits(settings.limits.max_body_bytes, settings.limits.max_keys),
         lowest_latency_paths=tuple(fast.paths),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from extproc.errors import ConfigError
-from extproc.settings import load
+from extproc.edge import secrets
+from extproc.errors import ConfigError, Problem
+from extproc.settings import Settings, load
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -16,6 +18,15 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.set_defaults(run=run)
+
+
+def missing_secrets(settings: Settings) -> tuple[Problem, ...]:
+    """What `serve` would refuse to start with, here and now: a file can be right on another machine."""
+    try:
+        secrets.read(settings)
+    except ConfigError as error:
+        return error.problems
+    return ()
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"valid": False, "problems": problems}))
         return 2
     label = settings.parameters().label()
+    for note in missing_secrets(settings):
+        print(f"extproc: not set on this machine: {note}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"valid": True, "parameter_set": label}))
     else:

@@ -44,9 +44,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="extproc", description="Envoy sidecar for LLM requests.")
     parser.add_argument("--version", action="version", version=f"extproc {__version__}")
-    parser.add_argument(
-        "--log-level", default="warning", choices=("debug", "info", "warning", "error"), help="(warning)"
-    )
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(info)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (up, serve, check, explain, render):
         module.add_to(commands)

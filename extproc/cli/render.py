@@ -24,7 +24,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config.read_bytes() if arguments.config else b"")
-    print(rendered(settings, arguments.state_dir), end="")
+    print(rendered(settings, arguments.state_dir.absolute()), end="")
     return 0
 
 

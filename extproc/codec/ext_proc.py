@@ -5,8 +5,8 @@ Header values travel in `raw_value`: `value` cannot hold every byte a header may
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct, Value
@@ -25,6 +25,12 @@ from extproc.model.events import (
 METHOD_SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
 METHOD_NAME = "Process"
 METADATA_NAMESPACE = "llm"
+
+V = TypeVar("V")
+
+MAX_ENCODED = 4096
+_ENCODED: dict[int, tuple[object, bytes]] = {}
+"""Keeps each value, so that its identity stays its own."""
 
 _OVERWRITE = pb.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 _BODY_MODES: dict[int, str] = {number: name for name, number in pb.BodySendMode.items()}
@@ -151,7 +157,7 @@ def continued(command: Continue) -> bytes:
         return _BARE[command.phase]
     common: list[bytes] = []
     if command.set_headers:
-        options = _options(command.set_headers)
+        options = _remembered(command.set_headers, _options)
         for name, value in command.body_headers:
             options += _option(name, value)
         common += (_HEADER_MUTATION, varint(len(options)), options)
@@ -164,7 +170,7 @@ def continued(command: Continue) -> bytes:
     head = varint(length)
     chunks = [_PHASE_TAGS[command.phase], varint(1 + len(head) + length), _RESPONSE, head, *common]
     if command.metadata is not None:
-        chunks.append(_metadata(tuple(command.metadata.items())))
+        chunks.append(_remembered(command.metadata, _metadata))
     if command.stream_body:
         chunks.append(_STREAM_BODY)
     return b"".join(chunks)
@@ -192,7 +198,18 @@ def _header_option(name: str, value: bytes) -> pb.HeaderValueOption:
     return pb.HeaderValueOption(header=header, append_action=_OVERWRITE)
 
 
-@lru_cache(maxsize=1024)
+def _remembered(value: V, encode: Callable[[V], bytes]) -> bytes:
+    """The encoded form of a value that equal requests share: found by identity, which costs no hash."""
+    known = _ENCODED.get(id(value))
+    if known is not None and known[0] is value:
+        return known[1]
+    if len(_ENCODED) >= MAX_ENCODED:
+        _ENCODED.clear()
+    encoded = encode(value)
+    _ENCODED[id(value)] = (value, encoded)
+    return encoded
+
+
 def _options(pairs: tuple[tuple[str, bytes], ...]) -> bytes:
     """Elements of HeaderMutation.set_headers."""
     return b"".join([_option(name, value) for name, value in pairs])
@@ -207,8 +224,7 @@ def _option(name: str, value: bytes) -> bytes:
     return b"".join((_SET_HEADERS, length, _HEADER, size, header, _OVERWRITES))
 
 
-@lru_cache(maxsize=1024)
-def _metadata(pairs: tuple[tuple[str, str], ...]) -> bytes:
-    inner = Struct(fields={name: Value(string_value=value) for name, value in pairs})
+def _metadata(values: Mapping[str, str]) -> bytes:
+    inner = Struct(fields={name: Value(string_value=value) for name, value in values.items()})
     struct = Struct(fields={METADATA_NAMESPACE: Value(struct_value=inner)})
     return pb.ProcessingResponse(dynamic_metadata=struct).SerializeToString()

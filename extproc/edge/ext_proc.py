@@ -95,7 +95,8 @@ class ExtProcServicer:
             seconds += self._timer() - started
             if answer is not None:
                 await context.write(answer)
-        self._recorder.decision_seconds(seconds)
+        if seconds:
+            self._recorder.decision_seconds(seconds)
 
     def answer(self, exchange: Exchange, message: bytes) -> bytes | None:
         """The serialized answer to one serialized message; None where nothing is owed."""

@@ -69,6 +69,7 @@ class Metrics:
         self._generation = self._gauge("llm_config_generation", "Generation of the current snapshot.")
         self._last_reload = self._gauge("llm_config_last_reload_success", "1 = applied, 0 = refused.")
         self._last_reload.set(1)
+        self._waiting = self._gauge("llm_config_waiting_for_restart", "Changed keys that need a restart.")
         self._set = self._gauge("llm_parameter_set_info", "The active parameter set.", "name", "version")
         self._gauge("llm_build_info", "The running version.", "version").labels(version).set(1)
 
@@ -128,6 +129,9 @@ class Metrics:
         self._generation.set(generation)
         self._set.clear()
         self._set.labels(name, version).set(1)
+
+    def waiting(self, keys: int) -> None:
+        self._waiting.set(keys)
 
     def reloaded(self, generation: int) -> None:
         self._generation.set(generation)
