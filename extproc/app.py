@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -27,6 +27,8 @@ from extproc.settings import Settings, changed_needing_restart, load, snapshot
 from extproc.snapshot import Snapshot
 
 log = logging.getLogger("extproc.app")
+
+T = TypeVar("T")
 
 
 class ConfigSource:
@@ -194,11 +196,12 @@ class Sidecar:
     async def _watch_config(self, content: bytes) -> None:
         if self._source.path is None:
             return
+        reloads = _Reloads(self._metrics, self._board, self._source, asyncio.get_running_loop())
         reloader = Reloader(
             read=self._source.read,
             build=self._source.build,
-            board=self._board,
-            observer=_Reloads(self._metrics, self._board, self._source),
+            board=reloads,
+            observer=reloads,
             content=content,
         )
         stop = asyncio.Event()
@@ -209,19 +212,39 @@ class Sidecar:
 
 @dataclass(frozen=True, slots=True)
 class _Reloads:
-    """Tells the metrics of a reload, with the parameter set that came with it."""
+    """From the thread of a reload to the board and the metrics: those are touched on the event loop only."""
 
     metrics: Metrics
     board: Board
     source: ConfigSource
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def current(self) -> Snapshot:
+        return self.board.current
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self._on_loop(self.board.publish, snapshot)
 
     def reloaded(self, generation: int) -> None:
+        self._on_loop(self._reloaded, generation)
+
+    def reload_failed(self, reason: str) -> None:
+        self._on_loop(self.metrics.reload_failed, reason)
+
+    def _on_loop(self, call: Callable[[T], None], argument: T) -> None:
+        """Returns when it is done, and raises what it raised."""
+
+        async def run() -> None:
+            call(argument)
+
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result()
+
+    def _reloaded(self, generation: int) -> None:
+        """The parameter set came with the reload."""
         self.metrics.reloaded(generation)
         self.metrics.published(generation, self.board.current.parameter_set)
         self.metrics.waiting(len(self.source.waiting))
-
-    def reload_failed(self, reason: str) -> None:
-        self.metrics.reload_failed(reason)
 
 
 def state_directory(path: Path) -> Path:

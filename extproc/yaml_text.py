@@ -9,16 +9,31 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
+from yaml.composer import Composer
 
 from extproc.errors import ConfigError, Problem
+
+MAX_BYTES = 1 << 20
+"""A larger text is refused unread. Of a str the characters count."""
+
+
+class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml reads where PyYAML has it; nodes are composed in Python.
+
+    libyaml's own composer recurses in C: a deeply nested text would end the process, not raise RecursionError.
+    """
+
+    def __init__(self, text: bytes | str) -> None:
+        super(Composer, self).__init__(text)
+        Composer.__init__(self)
 
 
 def mapping(text: bytes | str) -> dict[str, Any]:
     """The text's top-level mapping, {} for an empty one; ConfigError says what is wrong and where."""
+    if len(text) > MAX_BYTES:
+        raise ConfigError((Problem("", "larger than 1 MiB"),))
     try:
-        node = yaml.compose(text, yaml.SafeLoader)
-        repeated = tuple(_repeated(node, (), set()))
-        tree = yaml.load(text, yaml.SafeLoader)
+        tree, repeated = _read(text)
     except yaml.YAMLError as error:
         raise ConfigError((Problem("", f"not YAML: {_where(error)}"),)) from None
     except RecursionError:
@@ -32,6 +47,17 @@ def mapping(text: bytes | str) -> dict[str, Any]:
     if not isinstance(tree, dict) or not all(isinstance(key, str) for key in tree):
         raise ConfigError((Problem("", "allowed: a mapping of keys"),))
     return tree
+
+
+def _read(text: bytes | str) -> tuple[Any, tuple[Problem, ...]]:
+    """What the text says, and its repeated keys: looked for first, since constructing merges mappings in place."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        repeated = tuple(_repeated(node, (), set()))
+        return (None if node is None else loader.construct_document(node)), repeated
+    finally:
+        loader.dispose()
 
 
 def _repeated(node: yaml.Node | None, path: tuple[str, ...], seen: set[int]) -> Iterator[Problem]:
@@ -56,4 +82,5 @@ def _repeated(node: yaml.Node | None, path: tuple[str, ...], seen: set[int]) -> 
 def _where(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{where}{getattr(error, 'problem', None) or 'unreadable'}"
+    problem = getattr(error, "problem", None) or "unreadable"
+    return where + problem.replace("in this context", "here")  # libyaml's words, then PyYAML's

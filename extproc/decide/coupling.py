@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from extproc.decide.context import Context, Values, change
 from extproc.model.names import SAMPLING_FIELDS, Field, Mode
 from extproc.model.values import ABSENT, Change
-from extproc.parameters import LinePoint
+from extproc.parameters import BeamRule, LinePoint
 
 
 def greedy(context: Context, values: Values) -> Iterable[Change]:
@@ -20,6 +20,9 @@ def greedy(context: Context, values: Values) -> Iterable[Change]:
     for field in SAMPLING_FIELDS:
         if field in values:
             yield change(values, field, ABSENT, "coupling.greedy", "temperature is 0")
+    # Greedy answers are all the same, and engines refuse to give several: not a mistake of this client's.
+    if context.request.given.get(Field.TEMPERATURE) != 0 and values.get(Field.N, 1) > 1:  # type: ignore[operator]
+        yield change(values, Field.N, 1, "coupling.greedy", "temperature is 0")
 
 
 def line(context: Context, values: Values) -> Iterable[Change]:
@@ -35,18 +38,27 @@ def line(context: Context, values: Values) -> Iterable[Change]:
         yield change(values, Field.TOP_P, limit, "coupling.line", f"temperature was lowered to {temperature:g}")
 
 
-def beams(context: Context, values: Values) -> Iterable[Change]:
-    """More beams want a lower temperature and a wider top_p. Last, and winning."""
-    count = values.get(Field.BEAMS, 0)
-    for rule in context.parameters.inference_params.coupling.beams:
-        if count <= rule.above:  # type: ignore[operator]
-            continue
-        why = f"{count} beams, more than {rule.above}"
-        temperature, top_p = values.get(Field.TEMPERATURE), values.get(Field.TOP_P)
-        if rule.max_temperature is not None and (temperature is None or temperature > rule.max_temperature):  # type: ignore[operator]
-            yield change(values, Field.TEMPERATURE, rule.max_temperature, "coupling.beams", why)
+def beams_temperature(context: Context, values: Values) -> Iterable[Change]:
+    """More beams want a lower temperature; the line then fits top_p to it."""
+    temperature = values.get(Field.TEMPERATURE)
+    for rule, why in _beam_rules(context, values):
+        most = rule.max_temperature
+        if most is not None and (temperature is None or temperature > most):  # type: ignore[operator]
+            yield change(values, Field.TEMPERATURE, most, "coupling.beams", why)
+
+
+def beams_top_p(context: Context, values: Values) -> Iterable[Change]:
+    """Many beams want a wide top_p. Last, and winning."""
+    top_p = values.get(Field.TOP_P)
+    for rule, why in _beam_rules(context, values):
         if rule.min_top_p is not None and top_p is not None and top_p < rule.min_top_p:  # type: ignore[operator]
             yield change(values, Field.TOP_P, rule.min_top_p, "coupling.beams", why)
+
+
+def _beam_rules(context: Context, values: Values) -> list[tuple[BeamRule, str]]:
+    count = values.get(Field.BEAMS, 0)
+    rules = context.parameters.inference_params.coupling.beams
+    return [(rule, f"{count} beams, more than {rule.above}") for rule in rules if count > rule.above]  # type: ignore[operator]
 
 
 def on_line(points: Sequence[LinePoint], temperature: float) -> float:

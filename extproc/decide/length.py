@@ -26,6 +26,9 @@ def grant(context: Context, values: Values) -> Iterable[Change]:
     granted = granted_tokens(context, None if asked is None else int(asked))
     if granted is None:
         return
+    least = values.get(Field.MIN_TOKENS)
+    if isinstance(least, int) and least > granted.tokens:
+        yield change(values, Field.MIN_TOKENS, granted.tokens, "length.min_tokens", "not above the granted length")
     if granted.tokens != asked:
         yield change(values, Field.MAX_TOKENS, granted.tokens, granted.rule, granted.reason)
     elif context.respell_length:

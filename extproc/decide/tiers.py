@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from extproc.decide.context import Context, Values, change
 from extproc.model.names import Field, Mode
-from extproc.model.values import Change, Scalar
+from extproc.model.values import ABSENT, Change, Scalar
 
 
 def temperature(context: Context, values: Values) -> Iterable[Change]:
@@ -19,6 +19,9 @@ def temperature(context: Context, values: Values) -> Iterable[Change]:
     current = values.get(Field.TEMPERATURE)
     if applies(mode, current, target):
         yield change(values, Field.TEMPERATURE, target, f"tier.{tier}", _reason(mode, current, target))
+    # A range around the temperature would lead out of what the tier allows.
+    if mode is not Mode.DEFAULT and Field.DYNATEMP_RANGE in values:
+        yield change(values, Field.DYNATEMP_RANGE, ABSENT, f"tier.{tier}", "the tier limits the temperature")
 
 
 def applies(mode: Mode, current: Scalar | None, target: float) -> bool:

@@ -29,7 +29,8 @@ DEBOUNCE_MS = 200
 async def watch(path: Path, stop: asyncio.Event, on_change: Callable[[], object], *, poll_s: float = 3.0) -> None:
     """Call `on_change` after every change in the file's directory, and every `poll_s` without one.
 
-    `on_change` has to be idempotent and quick: neighbours of the file cause calls as well.
+    `on_change` runs in a thread, one call at a time; a stop waits for the running call, a cancellation does not.
+    It has to be idempotent: neighbours of the file cause calls as well.
     """
     directory = _directory(path)
     complaint: str | None = None
@@ -40,7 +41,7 @@ async def watch(path: Path, stop: asyncio.Event, on_change: Callable[[], object]
             if complaint != (complaint := str(error)):
                 logger.warning("%s cannot be watched, polled every %g s: %s", directory, poll_s, error)
             await _pause(stop, poll_s)
-            on_change()
+            await asyncio.to_thread(on_change)
 
 
 async def _watch_directory(
@@ -63,7 +64,7 @@ async def _watch_directory(
     )
     async with contextlib.aclosing(cast(Any, bursts)):
         async for changes in bursts:
-            on_change()
+            await asyncio.to_thread(on_change)
             if (Change.deleted, str(directory)) in changes or _identity(directory) != watched:
                 return
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from extproc.errors import ConfigError
-from extproc.loops.board import Board
 from extproc.snapshot import Snapshot
 
 logger = logging.getLogger("extproc.loops.reload")
@@ -23,6 +22,15 @@ UNREADABLE = "unreadable"
 INTERNAL = "internal"
 
 
+class Place(Protocol):
+    """Where the current snapshot stands: a Board, or the way to one from another thread."""
+
+    @property
+    def current(self) -> Snapshot: ...
+
+    def publish(self, snapshot: Snapshot) -> None: ...
+
+
 class Observer(Protocol):
     def reloaded(self, generation: int) -> None: ...
 
@@ -30,14 +38,17 @@ class Observer(Protocol):
 
 
 class Reloader:
-    """`content` is what the board's first snapshot was built from, so that the first look is no reload."""
+    """`content` is what the board's first snapshot was built from, so that the first look is no reload.
+
+    Used by one thread at a time, any thread: reading and building may take seconds.
+    """
 
     def __init__(
         self,
         *,
         read: Callable[[], bytes],
         build: Callable[[bytes, int], Snapshot],
-        board: Board,
+        board: Place,
         observer: Observer,
         content: bytes | None = None,
     ) -> None:

@@ -73,6 +73,7 @@ class Field(StrEnum):
     XTC_THRESHOLD = "xtc_threshold"
     DYNATEMP_RANGE = "dynatemp_range"
     MIROSTAT = "mirostat"
+    MIN_TOKENS = "min_tokens"
 
 
 SAMPLING_FIELDS = (

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from extproc.errors import ClientFault
 from extproc.model.names import Dialect, Engine, Field
-from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target
+from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Target, Value
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
 from extproc.request.json_object import Edit, JsonObject, Patch, encode, number, parse, scalar
@@ -26,6 +26,7 @@ MAX_SIGNATURE_BYTES = 256
 
 _LARGEST = frozenset({Field.TEMPERATURE, Field.TOP_P, Field.BEAMS, Field.N, Field.BEST_OF})
 _COUNTS = frozenset({Field.BEAMS, Field.N, Field.BEST_OF})
+_HELD_IN_QUOTED = (Field.TEMPERATURE, Field.TOP_P)
 
 
 class Reading(Struct, frozen=True):
@@ -125,19 +126,27 @@ class Edits(Struct, frozen=True):
 class JsonDocument:
     """A root object, nested objects by key, and the members in them that rules can name.
 
-    `model` is the name in the path, None where the body names it.
+    `model` is the name in the path, None where the body names it. `quoted` is the nested place, if there is
+    one, whose object stands in a JSON string: an engine may read it alone, so what leaves must hold there.
     """
 
-    __slots__ = ("_named", "_request", "_shape", "model", "nested", "root", "text")
+    __slots__ = ("_named", "_quoted", "_request", "_shape", "model", "nested", "root", "text")
 
     def __init__(
-        self, shape: Shape, root: JsonObject, nested: Mapping[str, JsonObject], text: str, model: str | None = None
+        self,
+        shape: Shape,
+        root: JsonObject,
+        nested: Mapping[str, JsonObject],
+        text: str,
+        model: str | None = None,
+        quoted: str | None = None,
     ) -> None:
         self._shape = shape
         self.root = root
         self.nested = nested
         self.text = text
         self.model = model
+        self._quoted = quoted
         named = _named(ROOT, root, shape.spelling)
         for place, object_ in nested.items():
             named += _named(place, object_, shape.spelling)
@@ -149,7 +158,7 @@ class JsonDocument:
         model = self.root.raw("model") if self.model is None else self.model
         if sum([len(raw) for _, _, raw in self._named]) + len(model or ()) > MAX_SIGNATURE_BYTES:
             return None
-        return (self._shape.dialect, model, self._named)
+        return (self._shape.dialect, model, self._named, self._quoted)
 
     @property
     def request(self) -> InferenceRequest:
@@ -181,11 +190,23 @@ class JsonDocument:
     def respells(self, engine: Engine) -> bool:
         keys = self.request.length_keys
         readable = self._shape.spelling.length.get(engine, ())
-        return bool(keys) and (len(keys) > 1 or keys[0] not in readable)
+        return bool(keys) and (len(keys) > 1 or keys[0] not in readable or self._length_stands_elsewhere())
+
+    def _length_stands_elsewhere(self) -> bool:
+        if self._quoted is None:
+            return False
+        fields = self._shape.spelling.keys
+        return any(fields[key] is Field.MAX_TOKENS and place != self._quoted for place, key, _ in self._named)
+
+    def _place(self, writing: Writing) -> str:
+        return self._shape.place(writing) if self._quoted is None else self._quoted
 
     def edits(self, changes: Iterable[Change], writing: Writing) -> Edits:
         edits: dict[str, dict[str, Edit]] = {ROOT: {}}
         found = self._occurrences()
+        changes = tuple(changes)
+        if self._quoted is not None:
+            edits[self._quoted] = self._held_in_quoted(found, changes)
         for change in changes:
             spelled = [o for o in found if o.field is change.field]
             if change.field is Field.MAX_TOKENS:
@@ -193,6 +214,17 @@ class JsonDocument:
             else:
                 self._edit_field(change, spelled, writing, edits)
         return Edits(Patch(edits.pop(ROOT)), edits)
+
+    def _held_in_quoted(self, found: list[Occurrence], changes: tuple[Change, ...]) -> dict[str, Edit]:
+        """What stands only where the engine may not look, added where it does: changed or not, it was judged."""
+        there = {o.field for o in found if o.place == self._quoted and o.value is not None}
+        values: dict[Field, Value] = {**self.request.given, **{change.field: change.after for change in changes}}
+        keys = self._shape.spelling.insert
+        return {
+            keys[field]: encode(value)
+            for field in _HELD_IN_QUOTED
+            if field not in there and (value := values.get(field, ABSENT)) is not ABSENT
+        }
 
     def _edit_field(
         self, change: Change, spelled: list[Occurrence], writing: Writing, edits: dict[str, dict[str, Edit]]
@@ -202,18 +234,19 @@ class JsonDocument:
             edits.setdefault(each.place, {})[each.key] = value
         if not spelled and value is not ABSENT:
             key = self._shape.spelling.insert[change.field]
-            edits.setdefault(self._shape.place(writing), {})[key] = value
+            edits.setdefault(self._place(writing), {})[key] = value
 
     def _edit_length(
         self, change: Change, spelled: list[Occurrence], writing: Writing, edits: dict[str, dict[str, Edit]]
     ) -> None:
         """Exactly one key leaves: one the client used where the engine reads it, else the preferred one."""
         readable = self._shape.spelling.length[writing.engine]
-        kept = next((o for key in readable for o in spelled if o.key == key), None)
+        there = [o for o in spelled if self._quoted in (None, o.place)]
+        kept = next((o for key in readable for o in there if o.key == key), None)
         for each in spelled:
             edits.setdefault(each.place, {})[each.key] = ABSENT
         if change.after is not ABSENT:
-            place, key = (kept.place, kept.key) if kept else (self._shape.place(writing), readable[0])
+            place, key = (kept.place, kept.key) if kept else (self._place(writing), readable[0])
             edits.setdefault(place, {})[key] = encode(change.after)
 
     def written(self, edits: Edits) -> Written:
@@ -227,6 +260,8 @@ class JsonDocument:
         }
         for place in edits.nested.keys() - self.nested.keys():
             nested[place] = parse(b"{}", max_keys=0).edited(edits.nested[place])
+        if self._quoted in nested:
+            nested[self._quoted] = encode(nested[self._quoted].decode())
         return Written(self.root.edited({**edits.root.edits, **nested}))
 
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:

@@ -17,8 +17,11 @@ from extproc.request import tensors
 from extproc.request.document import invalid
 from extproc.request.tensor_inputs import Input
 from extproc.request.tensors import KINDS, MAX_ELEMENTS, Kind, Number
+from extproc.request.text import check_items
 
 _WHOLE = frozenset({Field.MAX_TOKENS, Field.BEAMS})
+_MOST_DIGITS = 64
+"""Bytes of JSON per element, spacing and brackets too, on average."""
 _NAMED = (Field.MAX_TOKENS, Field.TEMPERATURE, Field.TOP_P, Field.TOP_K, Field.BEAMS)
 
 
@@ -29,6 +32,11 @@ class ParameterTensor(Struct, frozen=True):
     kind: Kind
     input: Input
     value: Number | None
+
+
+def keys(names: TensorNames) -> dict[str, Field]:
+    """The field each of the model's tensors carries."""
+    return {name: field for field in _NAMED if (name := getattr(names, field.value)) is not None}
 
 
 def find(by_name: Mapping[str, Input], names: TensorNames, body: bytes) -> list[ParameterTensor]:
@@ -52,7 +60,9 @@ def _elements(tensor: Input, kind: Kind, body: bytes) -> Sequence[Number]:
     """The elements; ClientFault 400 where they cannot be judged, in shared memory or too many of them."""
     data, span = tensor.data, tensor.tail
     if data is not None:
-        numbers = tensors.json_numbers(data) if data.count(b",") < MAX_ELEMENTS else None
+        check_items(data, tensor.name)
+        fits = data.count(b",") < MAX_ELEMENTS and len(data) <= MAX_ELEMENTS * _MOST_DIGITS
+        numbers = tensors.json_numbers(data) if fits else None
     elif span is not None:
         fits = (span.end - span.start) % kind.size == 0 and span.end - span.start <= MAX_ELEMENTS * kind.size
         numbers = list(tensors.unpacked(kind, memoryview(body)[span.start : span.end])) if fits else None
@@ -86,6 +96,7 @@ def prompt(tensor: Input | None, body: bytes, max_chars: int) -> str:
     if tensor is None or tensor.datatype != "BYTES":
         return ""
     if tensor.data is not None:
+        check_items(tensor.data, tensor.name)
         return tensors.json_text(tensor.data, max_chars)
     span = tensor.tail
     if span is None:

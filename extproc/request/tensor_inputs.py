@@ -23,9 +23,20 @@ BINARY_SIZE = "binary_data_size"
 SHARED_MEMORY = "shared_memory_region"
 
 MAX_SIZE_DIGITS = 15
+MAX_INPUTS = 1024
+MAX_INPUT_KEYS = 32
+"""Of one tensor and of its parameters: Triton knows a handful of each, and each key costs time."""
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_SMALL_ARRAY = 1 << 16
+_NONE = msgspec.Raw()
+_FIRST_ELEMENTS = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_FirstElements", [(f"at{i}", msgspec.Raw, _NONE) for i in range(MAX_INPUTS + 1)], array_like=True
+    )
+)
+"""An array up to one element more than is allowed. The others are skipped: millions would take long to build."""
 _SPACE = re.compile(rb"[ \t\n\r]*")
 
 
@@ -90,6 +101,7 @@ def read(array: bytes | None, *, tail: Span | None, max_keys: int) -> Inputs:
     """
     tensors: dict[str, Input] = {}
     at = tail.start if tail else 0
+    max_keys = min(max_keys, MAX_INPUT_KEYS)
     for index, place in enumerate(_places(array)):
         tensor, size = _tensor(array[place.start : place.end], place, index, max_keys)  # type: ignore[index]
         if tensor.name in tensors:
@@ -114,9 +126,11 @@ def _places(array: bytes | None) -> list[Span]:
     if array is None:
         return []
     try:
-        elements = _ELEMENTS.decode(array)
+        elements = _elements(array)
     except (msgspec.MsgspecError, RecursionError):
         raise malformed(f"'{INPUTS}' is not an array") from None
+    if len(elements) > MAX_INPUTS:
+        raise ClientFault(400, "too_many_inputs", f"'{INPUTS}' has more than {MAX_INPUTS} elements.", param=INPUTS)
     places: list[Span] = []
     at = array.index(b"[") + 1
     for element in elements:
@@ -125,6 +139,13 @@ def _places(array: bytes | None) -> list[Span]:
         places.append(Span(start, end))
         at = _end_of_space(array, end) + 1
     return places
+
+
+def _elements(array: bytes) -> list[msgspec.Raw]:
+    """The elements; of a large array those up to the first that is too many."""
+    if len(array) <= _SMALL_ARRAY:
+        return _ELEMENTS.decode(array)
+    return [each for each in msgspec.structs.astuple(_FIRST_ELEMENTS.decode(array)) if each is not _NONE]
 
 
 def _end_of_space(array: bytes, at: int) -> int:

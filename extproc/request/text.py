@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from extproc.errors import ClientFault
+
 _EMPTY = msgspec.Raw(b"null")
 
 
@@ -26,6 +28,22 @@ _STRING = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
 
 
+MAX_ITEMS = 200_000
+MAX_SCALARS = 1_000_000
+_SCALAR_ENDS = (*(b"%d," % digit for digit in range(10)), b"true,", b"false,", b"null,")
+
+
+def check_items(raw: bytes, what: str) -> None:
+    """ClientFault 400 for a list that takes too long to read: requests of others wait meanwhile.
+
+    Ends of items are counted, which is quick and never less than the items; long text without structure passes.
+    """
+    ends = raw.count(b"],") + raw.count(b"},") + raw.count(b'",')
+    scalars = sum(map(raw.count, _SCALAR_ENDS)) if raw.count(b",") > MAX_SCALARS else 0
+    if ends > MAX_ITEMS or scalars > MAX_SCALARS:
+        raise ClientFault(400, "too_many_items", f"'{what}' has more than {MAX_ITEMS} items.", param=what)
+
+
 def bounded(text: str, max_chars: int) -> str:
     """The text, or its two ends where it is longer: what a request is about stands first or last."""
     if len(text) <= max_chars:
@@ -38,20 +56,27 @@ def of_messages(raw: bytes | None, max_chars: int) -> str:
     """Text of the last turn whose role is user, of chat `messages` or response `input` items."""
     if raw is None:
         return ""
+    if len(raw) > MAX_ITEMS:
+        check_items(raw, "messages")
     try:
         for each in reversed(_TURNS.decode(raw)):
             turn = _TURN.decode(each)
-            if turn.role == "user":
-                return of_content(bytes(turn.content), max_chars)
+            # A turn without text says nothing; what the user said before still stands.
+            if is_user(turn.role) and (text := of_content(bytes(turn.content), max_chars)).strip():
+                return text
     except (msgspec.MsgspecError, RecursionError):
         return _of_odd_messages(raw, max_chars)
     return ""
 
 
+def is_user(role: object) -> bool:
+    return isinstance(role, str) and role.casefold() == "user"
+
+
 def _of_odd_messages(raw: bytes, max_chars: int) -> str:
     """The same where something in the list is no turn."""
     turns = _anything(raw)
-    users = [t for t in turns if isinstance(t, dict) and t.get("role") == "user"] if isinstance(turns, list) else []
+    users = [t for t in turns if isinstance(t, dict) and is_user(t.get("role"))] if isinstance(turns, list) else []
     return of_content(msgspec.json.encode(users[-1].get("content")), max_chars) if users else ""
 
 
@@ -89,6 +114,8 @@ def of_prompt(raw: bytes | None, max_chars: int) -> str:
         return of_content(raw, max_chars)
     if raw[:1] not in (b"[", b"{"):
         return ""
+    if len(raw) > MAX_ITEMS:
+        check_items(raw, "prompt")
     prompts = _anything(raw)
     listed = prompts if isinstance(prompts, list) else [prompts]
     texts = (prompt.get("prompt_string") if isinstance(prompt, dict) else prompt for prompt in listed)

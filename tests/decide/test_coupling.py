@@ -158,7 +158,9 @@ BEAMS = [
     ("two_beams_at_the_limit", 2, 0.6, 0.5, 0.6, 0.5),
     ("five_beams", 5, 0.9, 0.5, 0.6, 0.5),
     ("six_beams", 6, 0.9, 0.5, 0.6, 0.92),
-    ("six_beams_wide", 6, 0.9, 0.95, 0.6, 0.95),
+    ("six_beams_wide_and_cool", 6, 0.5, 0.95, 0.5, 0.95),
+    ("six_beams_wide_and_hot", 6, 0.9, 0.95, 0.6, 0.92),
+    ("two_beams_wide_and_hot", 2, 0.9, 0.95, 0.6, 0.89),
     ("six_beams_at_the_limit", 6, 0.5, 0.92, 0.5, 0.92),
     ("many_beams", 64, 0.2, 0.1, 0.2, 0.92),
     ("no_beams", 0, 0.9, 0.5, 0.9, 0.5),
@@ -230,3 +232,20 @@ def test_the_limits_hold_for_every_request(
         assert leaves.get(Field.TOP_P, 1) >= 0.92
     if leaves[Field.TEMPERATURE] == 0:
         assert leaves[Field.TOP_P] == 1
+
+
+def test_a_temperature_that_beams_lower_gets_its_top_p() -> None:
+    found = decided(chat(temperature=1.0, num_beams=2))
+    assert (found.json["temperature"], found.json["top_p"]) == (0.6, 0.89)
+
+
+@pytest.mark.parametrize(("asked", "leaves"), [(1.0, 1), (0, 3)], ids=["made_greedy", "greedy_by_itself"])
+def test_answers_that_rules_make_equal_are_one(asked: float, leaves: int) -> None:
+    fast = "inference_params: {lowest_latency: {paths: [/v1/chat]}}"
+    assert decided(chat(temperature=asked, n=3), over=fast).json["n"] == leaves
+
+
+def test_a_range_around_a_capped_temperature_goes() -> None:
+    found = decided(chat("order #12345", temperature=0.2, dynatemp_range=5))
+    assert "dynatemp_range" not in found.json
+    assert decided(chat(temperature=0.2, dynatemp_range=0.1)).json["dynatemp_range"] == 0.1

@@ -62,6 +62,7 @@ def test_the_length_comes_last_among_the_parameters() -> None:
         "coupling",
         "coupling",
         "coupling",
+        "coupling",
         "fan_out",
         "length",
         "priority",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -208,3 +209,74 @@ async def test_cancelling_is_quick_and_leaves_the_callers_event_alone(tmp_path: 
         await task
     assert time.monotonic() - begin < 1
     assert not watched.stop.is_set()
+
+
+class Slow:
+    """A look that lasts until it is let go, and how many ran at once."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+        self.running = 0
+        self.most = 0
+        self.done = 0
+
+    def look(self) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.begun.set()
+        self.go.wait(NOTICED_S)
+        self.running -= 1
+        self.done += 1
+
+
+SlowWatch = tuple[Slow, asyncio.Task[None], asyncio.Event]
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[SlowWatch]:
+    """A watch whose first look has begun."""
+    slow, stop = Slow(), asyncio.Event()
+    task = asyncio.create_task(watch(tmp_path / "extproc.yaml", stop, slow.look, poll_s=0.05))
+    async with asyncio.timeout(NOTICED_S):
+        while not slow.begun.is_set():
+            await asyncio.sleep(0.01)
+    yield slow, task, stop
+    slow.go.set()
+    stop.set()
+    await asyncio.wait([task], timeout=2)
+
+
+async def test_the_event_loop_turns_during_a_slow_look(slow: SlowWatch, tmp_path: Path) -> None:
+    look, _, _ = slow
+    begin = time.monotonic()
+    for number in range(20):
+        (tmp_path / "extproc.yaml").write_text(str(number))
+        await asyncio.sleep(0.01)
+    assert time.monotonic() - begin < 2
+    assert look.done == 0
+    look.go.set()
+    async with asyncio.timeout(NOTICED_S):
+        while look.done < 2:
+            await asyncio.sleep(0.01)
+    assert look.most == 1
+
+
+async def test_a_stop_during_a_slow_look_waits_for_it_only(slow: SlowWatch) -> None:
+    look, task, stop = slow
+    stop.set()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    look.go.set()
+    await asyncio.wait_for(task, 2)
+    assert look.done == 1
+
+
+async def test_cancelling_during_a_slow_look_does_not_wait(slow: SlowWatch) -> None:
+    look, task, _ = slow
+    begin = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - begin < 1
+    assert look.done == 0

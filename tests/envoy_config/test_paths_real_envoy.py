@@ -268,3 +268,37 @@ def test_extra_paths_pass(envoy: RealEnvoy, engine: RecordingUpstream) -> None:
 def test_unknown_paths_pass_where_configured(lenient: RealEnvoy, engine: RecordingUpstream) -> None:
     assert status(talk(lenient.port, ask("/anything/at%20all", "POST", body=b"x"))) == 200
     assert (only(engine).path, only(engine).body) == ("/anything/at%20all", b"x")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions/batch",
+        "/v1/chat/completions/batch?x=/v1/messages/count_tokens",
+        "/v1/completions/render",
+        "/v1/messages/batches",
+        "/v1/chat/completions//batch",
+    ],
+)
+def test_what_generates_below_a_judged_path_is_not_served(
+    envoy: RealEnvoy, engine: RecordingUpstream, path: str
+) -> None:
+    assert status(talk(envoy.port, ask(path, "POST", body=b"{}"))) == 404
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/messages/count_tokens"),
+        ("POST", "/v1/responses/resp_1/cancel"),
+        ("POST", "/v1/responses/input_tokens?a=1"),
+        ("GET", "/v1/responses/resp_1"),
+        ("GET", "/v1/chat/completions/chat_1"),
+    ],
+)
+def test_what_does_not_generate_there_is_served(
+    envoy: RealEnvoy, engine: RecordingUpstream, method: str, path: str
+) -> None:
+    assert status(talk(envoy.port, ask(path, method, body=b"{}" if method == "POST" else b""))) == 200
+    assert only(engine).path == path

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from extproc.app import _Reloads
 from extproc.errors import ConfigError, Problem
 from extproc.loops.board import Board
 from extproc.loops.reload import Reloader
@@ -198,3 +202,82 @@ def test_a_generation_the_board_refuses_is_a_bug_and_not_the_end(world: World) -
     )
     assert reloader.consider() == "internal"
     assert world.current == (1, "a")
+
+
+# --- in a thread, as the sidecar does it
+
+
+class Heard:
+    """Metrics that note what is called, and whether on the event loop's thread."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        main = threading.main_thread()
+        return lambda *_: self.calls.append((name, threading.current_thread() is main))
+
+
+def in_a_thread(world: World, heard: Heard, build: Any) -> Reloader:
+    source = cast(Any, type("Source", (), {"waiting": ()}))
+    reloads = _Reloads(cast(Any, heard), world.board, source, asyncio.get_running_loop())
+    return Reloader(read=world.path.read_bytes, build=build, board=reloads, observer=reloads, content=b"a")
+
+
+async def test_the_event_loop_turns_during_a_slow_build(world: World) -> None:
+    go, heard = threading.Event(), Heard()
+
+    def build(content: bytes, generation: int) -> Snapshot:
+        go.wait(5)
+        return world.snapshot(content, generation)
+
+    world.path.write_bytes(b"b")
+    waiter = asyncio.create_task(world.board.next(1))
+    look = asyncio.create_task(asyncio.to_thread(in_a_thread(world, heard, build).consider))
+    begin = time.monotonic()
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    assert time.monotonic() - begin < 2
+    assert world.current == (1, "a")
+    go.set()
+    assert await asyncio.wait_for(look, 2) == "reloaded"
+    assert (await asyncio.wait_for(waiter, 2)).parameter_set == "b"
+    assert heard.calls == [("reloaded", True), ("published", True), ("waiting", True)]
+
+
+async def test_a_failure_in_a_thread_is_told_on_the_event_loop(world: World) -> None:
+    heard = Heard()
+    world.path.write_bytes(b"bad")
+    assert await asyncio.to_thread(in_a_thread(world, heard, world.build).consider) == "invalid"
+    assert heard.calls == [("reload_failed", True)]
+
+
+async def test_a_refusal_of_the_board_comes_back_to_the_thread(world: World) -> None:
+    heard = Heard()
+    world.path.write_bytes(b"b")
+    reloader = in_a_thread(world, heard, lambda content, _: world.snapshot(content, 1))
+    assert await asyncio.to_thread(reloader.consider) == "internal"
+    assert world.current == (1, "a")
+
+
+def test_a_loop_that_ends_during_a_build_waits_for_no_publish_that_cannot_come(world: World) -> None:
+    """The end of the loop waits for its threads, and a thread waits for the loop: one has to give way."""
+    begun, go = threading.Event(), threading.Event()
+
+    def build(content: bytes, generation: int) -> Snapshot:
+        begun.set()
+        go.wait(5)
+        time.sleep(0.1)
+        return world.snapshot(content, generation)
+
+    async def run() -> None:
+        look = asyncio.create_task(asyncio.to_thread(in_a_thread(world, Heard(), build).consider))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        look.cancel()
+        go.set()
+
+    begin = time.monotonic()
+    world.path.write_bytes(b"b")
+    asyncio.run(run())
+    assert time.monotonic() - begin < 3

@@ -6,10 +6,12 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extproc.errors import ClientFault
 from extproc.model.names import Tier
 from extproc.request import text
 from tests.decide.worlds import decided
@@ -157,3 +159,33 @@ def test_always_some_tier(messages: Any, tier: Tier) -> None:
 def test_every_format_is_read(path: str, body: dict[str, Any]) -> None:
     found = decided(body, path).decision
     assert (found.tier, found.scenario, found.rule) == (Tier.STRICT, "order_query", "order_number")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" + b"[]," * 300_000 + b"{}]",
+        b"[1," + b'{"a":[]},' * 300_000 + b"1]",
+        b"[" + b'"a",' * 300_000 + b'"a"]',
+        b"[" + b"1," * 1_100_000 + b"1]",
+    ],
+    ids=["lists", "objects", "strings", "numbers"],
+)
+def test_lists_that_take_too_long_are_refused(raw: bytes) -> None:
+    """Others wait while one body is read."""
+    with pytest.raises(ClientFault, match="more than 200000 items"):
+        text.of_prompt(raw, 100)
+    with pytest.raises(ClientFault, match="more than 200000 items"):
+        text.of_messages(raw, 100)
+
+
+def test_a_long_text_is_no_list() -> None:
+    said = "well, " * 2_000_000
+    raw = msgspec.json.encode([{"role": "user", "content": said}])
+    assert text.of_prompt(msgspec.json.encode(said), 100).startswith("well, ")
+    assert text.of_messages(raw, 100).startswith("well, ")
+
+
+def test_a_turn_without_text_does_not_hide_the_one_before() -> None:
+    turns = [{"role": "User", "content": "order #1"}, {"role": "user", "content": " "}]
+    assert text.of_messages(msgspec.json.encode(turns), 100) == "order #1"

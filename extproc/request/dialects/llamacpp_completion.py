@@ -11,7 +11,7 @@ from extproc.request.document import Spelling
 FORMAT = flat(
     Dialect.LLAMACPP_COMPLETION,
     Spelling(
-        keys=SAMPLING | LENGTH | FAN_OUT | {"n_cmpl": Field.N, "stream": Field.STREAM},
+        keys=SAMPLING | LENGTH | FAN_OUT | {"stream": Field.STREAM},
         insert=WITHOUT_PRIORITY,
         length=everywhere("max_tokens") | {Engine.LLAMACPP: ("n_predict",)},
         unlimited_length=True,

@@ -15,6 +15,7 @@ SAMPLING: dict[str, Field] = {
     "xtc_threshold": Field.XTC_THRESHOLD,
     "dynatemp_range": Field.DYNATEMP_RANGE,
     "mirostat": Field.MIROSTAT,
+    "min_tokens": Field.MIN_TOKENS,
     "num_beams": Field.BEAMS,
     "beam_width": Field.BEAMS,
 }
@@ -24,7 +25,7 @@ LENGTH: dict[str, Field] = dict.fromkeys(
 )
 """Every spelling of the output length is read in every format: an engine may read one we do not expect."""
 
-FAN_OUT: dict[str, Field] = {"n": Field.N, "best_of": Field.BEST_OF}
+FAN_OUT: dict[str, Field] = {"n": Field.N, "n_cmpl": Field.N, "best_of": Field.BEST_OF}
 
 INSERT: dict[Field, str] = {
     Field.TEMPERATURE: "temperature",

@@ -12,15 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from extproc.errors import ClientFault
 from extproc.model.names import Dialect, Engine, Field
 from extproc.model.values import ABSENT, Change, InferenceRequest
 from extproc.request import document, tensor_fields, tensor_inputs, tensors
 from extproc.request.dialects.spellings import FAN_OUT, LENGTH, SAMPLING, everywhere
+from extproc.request.dialects.triton_generate import SAMPLING_PARAMETERS
 from extproc.request.document import Occurrence, Reading, Spelling, Writing, Written, invalid
 from extproc.request.headers import Headers
 from extproc.request.json_object import Edit, JsonObject, encode, parse
 from extproc.request.tensor_fields import ParameterTensor
-from extproc.request.tensor_inputs import INPUTS, PARAMETERS, Inputs, Span, malformed
+from extproc.request.tensor_inputs import INPUTS, PARAMETERS, Input, Inputs, Span, malformed
 from extproc.request.tensors import Clip
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -149,6 +151,7 @@ def read(body: bytes, reading: Reading) -> TritonInferDocument:
     inputs = tensor_inputs.read(root.raw(INPUTS), tail=tail, max_keys=reading.max_keys)
     names = reading.triton(reading.target.model or "").tensors
     by_name = {tensor.name: tensor for tensor in inputs.tensors}
+    _check_sampling(by_name.get(SAMPLING_PARAMETERS))
     found = document.occurrences(parameters, SPELLING, PARAMETERS) if parameters is not None else []
     carriers = tensor_fields.find(by_name, names, body)
     spelled = [Occurrence(INPUTS, t.input.name, t.field, t.value) for t in carriers] + found
@@ -190,6 +193,15 @@ def _parameters(root: JsonObject, max_keys: int) -> JsonObject | None:
     if raw[:1] != b"{":
         raise invalid(PARAMETERS, "an object")
     return parse(raw, max_keys=max_keys, what=f"'{PARAMETERS}' object")
+
+
+def _check_sampling(tensor: Input | None) -> None:
+    """ClientFault 400 for the tensor that vLLM's backend reads in place of every other field: JSON in an element."""
+    if tensor is not None and tensor.datatype == "BYTES":
+        why = (
+            f"The input '{SAMPLING_PARAMETERS}' is not read here: send its fields as request parameters or tensors."
+        )
+        raise ClientFault(400, SAMPLING_PARAMETERS, why, param=SAMPLING_PARAMETERS)
 
 
 def _clip(change: Change | None) -> Clip | None:

@@ -18,12 +18,13 @@ def test_every_key_is_read_as_one_field() -> None:
         "xtc_threshold": "xtc_threshold",
         "dynatemp_range": "dynatemp_range",
         "mirostat": "mirostat",
+        "min_tokens": "min_tokens",
         "num_beams": "beams",
         "beam_width": "beams",
     }
     assert spellings.LENGTH.keys() == {"max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"}
     assert set(spellings.LENGTH.values()) == {Field.MAX_TOKENS}
-    assert spellings.FAN_OUT == {"n": Field.N, "best_of": Field.BEST_OF}
+    assert spellings.FAN_OUT == {"n": Field.N, "n_cmpl": Field.N, "best_of": Field.BEST_OF}
 
 
 def test_every_field_of_sampling_has_a_key() -> None:
