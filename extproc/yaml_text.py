@@ -17,15 +17,20 @@ MAX_BYTES = 1 << 20
 """A larger text is refused unread. Of a str the characters count."""
 
 
-class _Loader(Composer, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml reads where PyYAML has it; nodes are composed in Python.
+if hasattr(yaml, "CSafeLoader"):
 
-    libyaml's own composer recurses in C: a deeply nested text would end the process, not raise RecursionError.
-    """
+    class _Loader(Composer, yaml.CSafeLoader):  # type: ignore[misc]
+        """libyaml reads, Python composes.
 
-    def __init__(self, text: bytes | str) -> None:
-        super(Composer, self).__init__(text)
-        Composer.__init__(self)
+        libyaml's own composer recurses in C: a deeply nested text ends the process, it raises no RecursionError.
+        """
+
+        def __init__(self, text: bytes | str) -> None:
+            yaml.CSafeLoader.__init__(self, text)
+            Composer.__init__(self)
+
+else:
+    _Loader = yaml.SafeLoader
 
 
 def mapping(text: bytes | str) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
+import yaml
 
 from extproc import yaml_text
 from extproc.errors import ConfigError, Problem
@@ -65,6 +68,15 @@ def test_a_deep_text_is_a_mistake_in_a_thread_too(text: bytes) -> None:
 
 
 def test_libyaml_is_used_where_it_is_there() -> None:
-    import yaml
-
     assert issubclass(yaml_text._Loader, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+
+
+def test_without_libyaml_it_reads_the_same() -> None:
+    script = """
+import yaml
+del yaml.CSafeLoader
+from extproc.yaml_text import _Loader, mapping
+assert _Loader is yaml.SafeLoader
+assert mapping("a: &a {x: 1}\\nb: *a") == {"a": {"x": 1}, "b": {"x": 1}}
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -139,6 +139,7 @@ class JsonDocument:
         nested: Mapping[str, JsonObject],
         text: str,
         model: str | None = None,
+        *,
         quoted: str | None = None,
     ) -> None:
         self._shape = shape

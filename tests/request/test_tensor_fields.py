@@ -98,3 +98,22 @@ def test_a_prompt_whose_lengths_do_not_fit_is_400() -> None:
     with pytest.raises(ClientFault) as caught:
         tensor_fields.prompt(inputs(array, b"\2\0\0\0a")["prompt"], b"\2\0\0\0a", 100)
     assert (caught.value.status, caught.value.param) == (400, "prompt")
+
+
+def test_items_are_counted_before_they_are_read() -> None:
+    for name, datatype in (("len", "INT32"), ("prompt", "BYTES")):
+        array = f'[{{"name":"{name}","datatype":"{datatype}","data":[{"[]," * 200_001}[]]}}]'.encode()
+        found = inputs(array)
+        with pytest.raises(ClientFault) as caught:
+            tensor_fields.find(found, NAMES, b"")
+            tensor_fields.prompt(found.get("prompt"), b"", 100)
+        assert (caught.value.status, caught.value.reason) == (400, "too_many_items")
+
+
+def test_keys_are_the_names_the_model_has() -> None:
+    assert tensor_fields.keys(NAMES) == {
+        "len": Field.MAX_TOKENS,
+        "temp": Field.TEMPERATURE,
+        "k": Field.TOP_K,
+        "beams": Field.BEAMS,
+    }

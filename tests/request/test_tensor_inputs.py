@@ -139,3 +139,23 @@ def test_an_edit_changes_the_named_data_alone(parts: list[tuple[bytes, int, byte
     edits = {f"t{i}": b"777" for i in chosen}
     edited = read(array(old)).edited(edits)
     assert (array(old) if edited is None else edited) == array(new)
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * (1 << 17)], ids=["small", "large"])
+def test_the_number_of_inputs_is_bounded(padding: bytes) -> None:
+    each = [b'{"name":"%d"}' % index for index in range(tensor_inputs.MAX_INPUTS + 1)]
+    array = b"[" + padding + b" ,".join(each[:-1]) + b"]"
+    inputs = read(array)
+    assert [array[t.place.start : t.place.end] for t in inputs.tensors] == each[:-1]
+    with pytest.raises(ClientFault) as caught:
+        read(b"[" + padding + b",".join(each) + b"]")
+    assert (caught.value.status, caught.value.reason, caught.value.param) == (400, "too_many_inputs", "inputs")
+    assert "1024" in caught.value.message
+
+
+def test_the_keys_of_one_input_are_bounded() -> None:
+    keys = b",".join(b'"k%d":1' % index for index in range(tensor_inputs.MAX_INPUT_KEYS))
+    for array in (b'[{"name":"a",%b}]' % keys, b'[{"name":"a","parameters":{"x":1,%b}}]' % keys):
+        with pytest.raises(ClientFault) as caught:
+            tensor_inputs.read(array, tail=None, max_keys=4096)
+        assert caught.value.reason == "too_many_keys"

@@ -23,7 +23,7 @@ SAMPLING_PARAMETERS = "sampling_parameters"
 TEXT = "text_input"
 
 _KEYS = SAMPLING | LENGTH | FAN_OUT | {"priority": Field.PRIORITY, "stream": Field.STREAM}
-_INSERT = {field: key for field, key in INSERT.items() if field is not Field.STREAM}
+_INSERT: dict[Field, str] = {field: key for field, key in INSERT.items() if field is not Field.STREAM}
 
 
 def read(body: bytes, reading: Reading) -> JsonDocument:
@@ -31,9 +31,10 @@ def read(body: bytes, reading: Reading) -> JsonDocument:
     names = reading.triton(model).tensors
     root = parse(body, max_keys=reading.max_keys)
     nested = _nested(root, reading.max_keys)
-    prompt = text.of_prompt(root.raw(names.text if names.text in root else TEXT), reading.max_chars)
+    at = names.text if names.text is not None and names.text in root else TEXT
+    prompt = text.of_prompt(root.raw(at), reading.max_chars)
     quoted = SAMPLING_PARAMETERS if SAMPLING_PARAMETERS in nested else None
-    return JsonDocument(_shape(names), root, nested, prompt, model, quoted)
+    return JsonDocument(_shape(names), root, nested, prompt, model, quoted=quoted)
 
 
 def _nested(root: JsonObject, max_keys: int) -> dict[str, JsonObject]:

@@ -196,11 +196,9 @@ def _parameters(root: JsonObject, max_keys: int) -> JsonObject | None:
 
 
 def _check_sampling(tensor: Input | None) -> None:
-    """ClientFault 400 for the tensor that vLLM's backend reads in place of every other field: JSON in an element."""
+    """ClientFault 400 for the tensor that vLLM's backend reads in place of all other fields."""
     if tensor is not None and tensor.datatype == "BYTES":
-        why = (
-            f"The input '{SAMPLING_PARAMETERS}' is not read here: send its fields as request parameters or tensors."
-        )
+        why = f"The input '{SAMPLING_PARAMETERS}' cannot be read: send its fields as request parameters or tensors."
         raise ClientFault(400, SAMPLING_PARAMETERS, why, param=SAMPLING_PARAMETERS)
 
 

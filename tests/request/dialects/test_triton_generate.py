@@ -10,12 +10,22 @@ from hypothesis import strategies as st
 
 from extproc.model.commands import Reject
 from extproc.model.names import Tier
-from tests.decide.worlds import ask, decided, refused
+from extproc.request.dialects import triton_generate
+from extproc.request.document import Reading
+from extproc.request.headers import Headers
+from extproc.request.paths import target
+from tests.decide.worlds import ask, decided, refused, world
 from tests.request.json_texts import EXAMPLES, SPELLINGS, VALUES, Member, Text, read, rendered, texts
 from tests.request.test_document import FIELDS, FITTING
 
 PATH = "/v2/models/m/generate"
 TOP = "default_model: {triton: {generate_place: top_level}}"
+OWN = """
+default_model:
+  triton:
+    generate_place: top_level
+    tensors: {max_tokens: request_output_len, temperature: heat, top_p: runtime_top_p, text: prompt}
+"""
 
 WRITES = [
     (
@@ -129,6 +139,88 @@ def test_the_model_is_the_paths() -> None:
     body = {"text_input": "x", "model": 5}
     assert decided(body, "/v2/models/a-70b/generate").decision.profile == "llama-70b"
     assert decided(body, "/v2/models/a%2D70b/versions/3/generate").decision.profile == "llama-70b"
+
+
+QUOTED = [
+    (
+        "capped_inside",
+        rb"""{"sampling_parameters":"{\"temperature\": 5E-1, \"max_tokens\": 9999, \"x\": 1E2}"}""",
+        rb"""{"sampling_parameters":"{\"temperature\": 5E-1, \"max_tokens\": 256, \"x\": 1E2}"}""",
+    ),
+    (
+        "unchanged",
+        rb"""{"sampling_parameters" : "{\u0022temperature\":0.50,\"max_tokens\":5,\"s\":\"\/\"}"}""",
+        rb"""{"sampling_parameters" : "{\u0022temperature\":0.50,\"max_tokens\":5,\"s\":\"\/\"}"}""",
+    ),
+    (
+        "added_inside",
+        b'{"parameters":{"a":1},"sampling_parameters":"{}"}',
+        rb'{"parameters":{"a":1},"sampling_parameters":"{\"temperature\":0.7,\"max_tokens\":256}"}',
+    ),
+    (
+        "moved_inside",
+        b'{"parameters":{"temperature":0.5,"max_tokens":5},"top_p":0.9,"sampling_parameters":"{}"}',
+        rb'{"parameters":{"temperature":0.5},"top_p":0.9,'
+        rb'"sampling_parameters":"{\"temperature\":0.5,\"top_p\":0.9,\"max_tokens\":5}"}',
+    ),
+    (
+        "smallest_stays_inside",
+        rb'{"max_tokens":5,"sampling_parameters":"{\"temperature\":0,\"top_p\":1.0,\"max_tokens\":99999}"}',
+        rb'{"sampling_parameters":"{\"temperature\":0,\"top_p\":1.0,\"max_tokens\":5}"}',
+    ),
+    (
+        "repeated_inside",
+        rb'{"sampling_parameters":"{\"temperature\":0.5,\"max_tokens\":1,\"max_tokens\":5}"}',
+        rb'{"sampling_parameters":"{\"temperature\":0.5,\"max_tokens\":5}"}',
+    ),
+    (
+        "null",
+        b'{"sampling_parameters":null}',
+        b'{"sampling_parameters":null,"parameters":{"temperature":0.7,"max_tokens":256}}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "sent"), [case[1:] for case in QUOTED], ids=[case[0] for case in QUOTED])
+def test_sampling_parameters(body: bytes, sent: bytes) -> None:
+    assert decided(body, PATH).sent == sent
+
+
+@pytest.mark.parametrize("odd", [b'"x"', b'""', b'"[]"', b'"null"', rb'"\ud800"', b'["{}"]', b"{}", b"5", b"true"])
+def test_sampling_parameters_are_an_object_in_a_string(odd: bytes) -> None:
+    status, error = refused(b'{"sampling_parameters":' + odd + b"}", PATH)
+    assert (status, error["param"]) == (400, "sampling_parameters")
+
+
+def test_sampling_parameters_stand_at_the_top_alone() -> None:
+    status, error = refused(b'{"parameters":{"sampling_parameters":"{}"}}', PATH)
+    assert (status, error["param"]) == (400, "sampling_parameters")
+
+
+def test_the_signature_tells_whether_sampling_parameters_are_there() -> None:
+    path = target(PATH)
+    assert path is not None
+    rules = world().registry.profile("m").triton
+    reading = Reading(path, Headers([]), max_keys=50, max_chars=100, triton=lambda _: rules)
+    bodies = (b"{}", b'{"sampling_parameters":"{}"}', rb'{"sampling_parameters":"{\"top_p\":1}"}', b'{"top_p":1}')
+    assert len({triton_generate.read(body, reading).signature for body in bodies}) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b'{"text_input":"x"}', b'{"text_input":"x","heat":0.7,"request_output_len":256}'),
+        (b'{"heat":0.5,"request_output_len":9999}', b'{"heat":0.5,"request_output_len":256}'),
+        (b'{"heat":0.5,"max_tokens":9,"request_output_len":9999}', b'{"heat":0.5,"request_output_len":9}'),
+        (b'{"heat":0.5,"parameters":{"max_tokens":9}}', b'{"heat":0.5,"parameters":{},"request_output_len":9}'),
+    ],
+)
+def test_the_profiles_tensor_names_are_keys(body: bytes, sent: bytes) -> None:
+    assert decided(body, PATH, over=OWN).sent == sent
+
+
+def test_the_text_stands_where_the_profile_says() -> None:
+    assert decided({"prompt": "order #12345"}, PATH, over=OWN).decision.tier is Tier.STRICT
 
 
 SPELLED = st.sampled_from(SPELLINGS)

@@ -695,7 +695,7 @@ def _document_or_400(content: bytes, how: Reading) -> None:
 # Cost
 
 
-def test_ten_thousand_inputs_cost_no_more_each_than_a_thousand() -> None:
+def test_a_thousand_inputs_cost_no_more_each_than_a_hundred() -> None:
     def seconds(count: int) -> float:
         head = body(*(binary(f"t{i}", "FP32", 4) for i in range(count)))
         took = []
@@ -705,7 +705,37 @@ def test_ten_thousand_inputs_cost_no_more_each_than_a_thousand() -> None:
             took.append(time.perf_counter() - start)
         return min(took)
 
-    assert seconds(10_000) < 40 * seconds(1_000)
+    assert seconds(1_000) < 40 * seconds(100)
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (b"[" + b"{}," * 5_000_000 + b"{}]", "too_many_inputs"),
+        (b"[" + b"5," * 8_000_000 + b"5]", "too_many_inputs"),
+        (b'[{"name":"text_input","datatype":"BYTES","data":[' + b"[]," * 5_000_000 + b"[]]}]", "too_many_items"),
+        (b'[{"name":"out_len","datatype":"INT32","data":[' + b"1," * 8_000_000 + b"1]}]", "too_many_items"),
+        (b'[{"name":"out_len","datatype":"INT32","data":[1' + b" " * 16_000_000 + b"]}]", "invalid_parameter"),
+        (b"[" + b",".join([b'{"name":"a","a":1,"a":1}'] * 600_000) + b"]", "too_many_inputs"),
+    ],
+    ids=["objects", "numbers", "empty_texts", "lengths", "space", "repeated"],
+)
+def test_a_large_body_is_refused_at_once(array: bytes, reason: str) -> None:
+    content = b'{"inputs":' + array + b"}"
+    start = time.perf_counter()
+    with pytest.raises(ClientFault) as caught:
+        read(content)
+    # Far above what it takes, far below what reading every item does.
+    assert time.perf_counter() - start < 0.5
+    assert (caught.value.status, caught.value.reason) == (400, reason)
+
+
+def test_sampling_parameters_in_a_tensor_are_refused() -> None:
+    with pytest.raises(ClientFault) as caught:
+        read(body(tensor("sampling_parameters", "BYTES", '["{}"]')))
+    assert (caught.value.status, caught.value.reason) == (400, "sampling_parameters")
+    assert "request parameters or tensors" in caught.value.message
+    assert read(body(tensor("sampling_parameters", "FP32", "[1]"))).request.given == {}
 
 
 def test_a_large_tail_is_copied_once() -> None:
