@@ -9,28 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from yaml.composer import Composer
 
 from extproc.errors import ConfigError, Problem
 
 MAX_BYTES = 1 << 20
 """A larger text is refused unread. Of a str the characters count."""
 
-
-if hasattr(yaml, "CSafeLoader"):
-
-    class _Loader(Composer, yaml.CSafeLoader):  # type: ignore[misc]
-        """libyaml reads, Python composes.
-
-        libyaml's own composer recurses in C: a deeply nested text ends the process, it raises no RecursionError.
-        """
-
-        def __init__(self, text: bytes | str) -> None:
-            yaml.CSafeLoader.__init__(self, text)
-            Composer.__init__(self)
-
-else:
-    _Loader = yaml.SafeLoader
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml where PyYAML has it."""
 
 
 def mapping(text: bytes | str) -> dict[str, Any]:
@@ -56,7 +42,7 @@ def mapping(text: bytes | str) -> dict[str, Any]:
 
 def _read(text: bytes | str) -> tuple[Any, tuple[Problem, ...]]:
     """What the text says, and its repeated keys: looked for first, since constructing merges mappings in place."""
-    loader = _Loader(text)
+    loader = _LOADER(text)
     try:
         node = loader.get_single_node()
         repeated = tuple(_repeated(node, (), set()))

@@ -68,15 +68,15 @@ def test_a_deep_text_is_a_mistake_in_a_thread_too(text: bytes) -> None:
 
 
 def test_libyaml_is_used_where_it_is_there() -> None:
-    assert issubclass(yaml_text._Loader, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+    assert yaml_text._LOADER is (yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
 
 
 def test_without_libyaml_it_reads_the_same() -> None:
     script = """
 import yaml
 del yaml.CSafeLoader
-from extproc.yaml_text import _Loader, mapping
-assert _Loader is yaml.SafeLoader
+from extproc.yaml_text import _LOADER, mapping
+assert _LOADER is yaml.SafeLoader
 assert mapping("a: &a {x: 1}\\nb: *a") == {"a": {"x": 1}, "b": {"x": 1}}
 """
     subprocess.run([sys.executable, "-c", script], check=True)

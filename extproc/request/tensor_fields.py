@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from extproc.errors import ClientFault
 from extproc.model.names import Field
 from extproc.registry import TensorNames
 from extproc.request import tensors
@@ -60,8 +61,9 @@ def _elements(tensor: Input, kind: Kind, body: bytes) -> Sequence[Number]:
     """The elements; ClientFault 400 where they cannot be judged, in shared memory or too many of them."""
     data, span = tensor.data, tensor.tail
     if data is not None:
-        check_items(data, tensor.name)
-        fits = data.count(b",") < MAX_ELEMENTS and len(data) <= MAX_ELEMENTS * _MOST_DIGITS
+        if len(data) > MAX_ELEMENTS * _MOST_DIGITS:
+            raise ClientFault(400, "too_many_items", f"'{tensor.name}' has too many elements.", param=tensor.name)
+        fits = data.count(b",") < MAX_ELEMENTS
         numbers = tensors.json_numbers(data) if fits else None
     elif span is not None:
         fits = (span.end - span.start) % kind.size == 0 and span.end - span.start <= MAX_ELEMENTS * kind.size

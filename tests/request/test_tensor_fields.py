@@ -102,7 +102,7 @@ def test_a_prompt_whose_lengths_do_not_fit_is_400() -> None:
 
 def test_items_are_counted_before_they_are_read() -> None:
     for name, datatype in (("len", "INT32"), ("prompt", "BYTES")):
-        array = f'[{{"name":"{name}","datatype":"{datatype}","data":[{"[]," * 200_001}[]]}}]'.encode()
+        array = f'[{{"name":"{name}","datatype":"{datatype}","data":[{"[]," * 400_000}[]]}}]'.encode()
         found = inputs(array)
         with pytest.raises(ClientFault) as caught:
             tensor_fields.find(found, NAMES, b"")

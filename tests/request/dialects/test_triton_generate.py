@@ -186,7 +186,7 @@ def test_sampling_parameters(body: bytes, sent: bytes) -> None:
     assert decided(body, PATH).sent == sent
 
 
-@pytest.mark.parametrize("odd", [b'"x"', b'""', b'"[]"', b'"null"', rb'"\ud800"', b'["{}"]', b"{}", b"5", b"true"])
+@pytest.mark.parametrize("odd", [b'"x"', b'""', b'"[]"', b'"null"', b'["{}"]', b"{}", b"5", b"true"])
 def test_sampling_parameters_are_an_object_in_a_string(odd: bytes) -> None:
     status, error = refused(b'{"sampling_parameters":' + odd + b"}", PATH)
     assert (status, error["param"]) == (400, "sampling_parameters")
