@@ -47,13 +47,7 @@ def test_a_repeated_key_is_found_beside_a_merge() -> None:
     assert problems(text) == (Problem("b.x", "the key stands twice (line 2)"),)
 
 
-DEEP = [
-    b"a: " + b"[" * 900,
-    b"a: " + b"[" * 500_000,
-    b"- " * 500_000,
-    b"? " * 500_000,
-    b"a: " + b"{a: " * 900 + b"1" + b"}" * 900,
-]
+DEEP = [b"a: " + b"[" * 1001, b"a: " + b"[" * 500_000, b"- " * 500_000, b"? " * 500_000]
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
