@@ -189,3 +189,17 @@ def test_a_long_text_is_no_list() -> None:
 def test_a_turn_without_text_does_not_hide_the_one_before() -> None:
     turns = [{"role": "User", "content": "order #1"}, {"role": "user", "content": " "}]
     assert text.of_messages(msgspec.json.encode(turns), 100) == "order #1"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("order #1", "order #1"),
+        ("ｏｒｄｅｒ #1", "order #1"),
+        ("or\u200bder\u00ad #1", "order #1"),
+        ("𝐨𝐫𝐝𝐞𝐫 #1", "order #1"),
+        ("订单号，１", "订单号，１"),
+    ],
+)
+def test_text_is_read_as_a_person_reads_it(written: str, read: str) -> None:
+    assert text.plain(written) == read

@@ -8,7 +8,6 @@ not seen costs far more (fifty rules, 500 new characters: 100 µs in one set, 53
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,11 +16,10 @@ import re2
 from extproc.errors import ConfigError, Problem
 from extproc.model.values import Caller, Classification
 from extproc.parameters import Rule, Scenario
+from extproc.request.text import plain
 from extproc.snapshot import HasText
 
 SOURCE = "rules"
-
-_NO_WIDTH = dict.fromkeys((0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))
 
 SETS = 3
 
@@ -127,10 +125,5 @@ def _match_set(compiled: Any, text: bytes) -> list[int]:
 
 
 def _encode(text: str) -> bytes:
-    """UTF-8 of the text as a person reads it: full-width letters as plain ones, nothing of no width.
-
-    A lone surrogate, which JSON can spell and UTF-8 cannot, becomes a question mark.
-    """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text.translate(_NO_WIDTH))
-    return text.encode("utf-8", errors="replace")
+    """UTF-8, with a question mark for each lone surrogate: JSON can spell one, UTF-8 cannot."""
+    return plain(text).encode("utf-8", errors="replace")
