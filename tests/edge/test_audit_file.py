@@ -247,22 +247,6 @@ def test_an_unwritable_path_is_one_clear_line(tmp_path: Path, opened: Opened, na
     assert "\n" not in str(caught.value)
 
 
-NOBODY = 65534
-
-
-@pytest.fixture
-def not_root() -> Iterator[None]:
-    """Root may write everywhere, so the test goes on as somebody else."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 def test_an_unwritable_directory_is_one_clear_line(tmp_path: Path, opened: Opened, not_root: None) -> None:
     with pytest.raises(CannotStart, match="Permission denied"):
         opened(Path("/audit.jsonl"))
