@@ -36,7 +36,7 @@ Pattern = Annotated[str, AfterValidator(_re2_pattern)]
 
 
 class MaxTokens(Config):
-    """Output length in tokens (SPEC A2)."""
+    """Output length in tokens."""
 
     default: Tokens
     streaming_threshold: Tokens
@@ -138,7 +138,7 @@ class Rule(Config):
 
 
 class Classify(Config):
-    """Which tier a request gets (SPEC A7). `max_chars` bounds the text that is looked at."""
+    """Which tier a request gets. `max_chars` bounds the text that is looked at."""
 
     default_tier: Tier = Field(strict=False)
     default_scenario: Name

@@ -103,7 +103,7 @@ class ModelRules(Config):
 
 
 class Profile(Struct, frozen=True):
-    """A model's resolved facts. `length_cap` = min(floor(fraction x window), explicit cap) (SPEC A4)."""
+    """A model's resolved facts. `length_cap` = min(floor(fraction x window), explicit cap)."""
 
     name: str
     length_cap: int

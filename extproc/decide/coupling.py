@@ -1,4 +1,4 @@
-"""Temperature, top_p and beams must fit together (SPEC A5)."""
+"""Temperature, top_p and beams must fit together."""
 
 from __future__ import annotations
 

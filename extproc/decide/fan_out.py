@@ -1,4 +1,4 @@
-"""How many answers one request may ask for (SPEC A2): `n` and `best_of` multiply the length's cap."""
+"""How many answers one request may ask for: `n` and `best_of` multiply the length's cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output length in tokens (SPEC A2 and A4)."""
+"""Output length in tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lowest-latency profile (SPEC A6): greedy, and one answer in one piece where no stream was asked for."""
+"""The lowest-latency profile: greedy, and one answer in one piece where no stream was asked for."""
 
 from __future__ import annotations
 

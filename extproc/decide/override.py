@@ -1,4 +1,4 @@
-"""What a trusted caller set by header (SPEC A8). The output length is judged in `length`, under its cap."""
+"""What a trusted caller set by header. The output length is judged in `length`, under its cap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priority class and the engine's own field for it (SPEC A11)."""
+"""Priority class and the engine's own field for it."""
 
 from __future__ import annotations
 

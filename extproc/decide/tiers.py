@@ -1,4 +1,4 @@
-"""Temperature by tier (SPEC A1): fill, cap or force, as the tier's mode says."""
+"""Temperature by tier: fill, cap or force, as the tier's mode says."""
 
 from __future__ import annotations
 

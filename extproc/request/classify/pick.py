@@ -22,7 +22,7 @@ def classify(
     default_scenario: str,
     min_confidence: float,
 ) -> Classification:
-    """The verdict a request is decided by (SPEC A7). Classifiers stand in the order of their authority."""
+    """The verdict a request is decided by. Classifiers stand in the order of their authority."""
     verdict = None
     for classifier in classifiers:
         verdict = classifier(request, caller)
