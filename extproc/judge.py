@@ -88,7 +88,7 @@ def _read(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Document:
         headers=arrival.headers,
         max_keys=snapshot.limits.max_keys,
         max_chars=snapshot.parameters.classify.max_chars,
-        triton=lambda model: registry.profile(model).triton,
+        triton=registry.triton,
     )
     return READERS[target.dialect](body, reading)
 

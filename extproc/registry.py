@@ -164,6 +164,9 @@ class Registry:
         self._profiles[model] = profile
         return profile
 
+    def triton(self, model: str) -> TritonRules:
+        return self.profile(model).triton
+
     def _resolve(self, model: str) -> Profile:
         rules = next((rules for matches, rules in self._models if matches(model)), None)
         window = (rules and rules.context_window) or self._defaults.context_window

@@ -65,11 +65,16 @@ class ExtProcServicer:
         self._timer = timer
 
     async def process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """One stream, from its first message until Envoy ends it."""
+        """One stream, until its request is judged or Envoy ends it."""
         self._recorder.stream_opened()
-        outcome = "failed"
+        outcome, seconds, exchange, timer = "failed", 0.0, Exchange(), self._timer
         try:
-            await self._converse(Exchange(), context)
+            while not exchange.over and (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+                started = timer()
+                answer = self.answer(exchange, message)
+                seconds += timer() - started
+                if answer is not None:
+                    await context.write(answer)
             outcome = "completed"
         except asyncio.CancelledError:
             outcome = "cancelled"
@@ -83,20 +88,8 @@ class ExtProcServicer:
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
         finally:
             self._recorder.stream_ended(outcome)
-
-    async def _converse(self, exchange: Exchange, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        seconds = 0.0
-        while not exchange.over:
-            message = await context.read()
-            if message is grpc.aio.EOF:  # type: ignore[attr-defined]
-                break
-            started = self._timer()
-            answer = self.answer(exchange, message)
-            seconds += self._timer() - started
-            if answer is not None:
-                await context.write(answer)
-        if seconds:
-            self._recorder.decision_seconds(seconds)
+            if seconds:
+                self._recorder.decision_seconds(seconds)
 
     def answer(self, exchange: Exchange, message: bytes) -> bytes | None:
         """The serialized answer to one serialized message; None where nothing is owed."""
