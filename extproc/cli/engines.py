@@ -23,7 +23,7 @@ def engine_argument(text: str) -> tuple[str, Engine]:
 
 
 def pools_of(engines: list[tuple[str, Engine]], *, by_priority: bool) -> list[Pool]:
-    """Pools engine-1, engine-2, … in the order given. `by_priority` None leaves it to the engine's rules."""
+    """Pools engine-1, engine-2, … in the order given. Without `by_priority` the engine's rules say."""
     try:
         return [
             Pool(

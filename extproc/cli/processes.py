@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -94,15 +93,3 @@ async def _is_live(admin: Path) -> bool:
         return False
     finally:
         writer.close()
-
-
-def check_free(host: str, port: int, option: str) -> None:
-    """CannotStart where the port is taken: Envoy would share it with another Envoy without a word."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except (OSError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise CannotStart(f"cannot listen on {host}:{port}: {why} (choose with {option})") from None

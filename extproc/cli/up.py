@@ -16,7 +16,7 @@ from extproc.cli.engines import engine_argument, pools_of, standin_engines
 from extproc.cli.envoy_config import Pipe, find_envoy
 from extproc.cli.render import address, rendered, tcp
 from extproc.cli.serve import adjusted, stop_on_signals
-from extproc.edge.grpc_server import MAX_SOCKET_PATH, clear_stale
+from extproc.edge.grpc_server import MAX_SOCKET_PATH, check_free, clear_stale
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
 from extproc.settings import Settings
@@ -74,7 +74,7 @@ async def _envoy(
     stack: AsyncExitStack, binary: Path, settings: Settings, state_dir: Path
 ) -> asyncio.subprocess.Process:
     listener = tcp(settings.listeners.envoy)
-    processes.check_free(listener.host, listener.port, "--port")
+    check_free(listener.host, listener.port, "--port")
     admin = address(settings.listeners.envoy_admin, state_dir)
     if not isinstance(admin, Pipe):
         raise CannotStart("listeners.envoy_admin: `extproc up` needs unix:PATH here")

@@ -36,7 +36,7 @@ def bind(server: grpc.aio.Server, address: str) -> str:
     host, _, number = address.rpartition(":")
     if not host or not number.isdecimal() or int(number) > MAX_PORT:
         raise CannotStart(f"cannot listen on {address}: expected unix:PATH or HOST:PORT")
-    _check_free(host.strip("[]"), int(number))
+    check_free(host.strip("[]"), int(number))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
@@ -44,15 +44,18 @@ def bind(server: grpc.aio.Server, address: str) -> str:
     return f"{host}:{port}"
 
 
-def _check_free(host: str, port: int) -> None:
-    """Asked before gRPC is, which would write lines of its own."""
+def check_free(host: str, port: int, option: str = "") -> None:
+    """CannotStart where the port is taken: gRPC would add lines of its own, Envoy share it without a word."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        # Without the port, which would be taken modulo 65,536 here.
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         with socket.socket(found[0]) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[4])
-    except OSError as error:
-        raise CannotStart(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+            probe.bind((found[4][0], port))
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        hint = f" (choose with {option})" if option else ""
+        raise CannotStart(f"cannot listen on {host}:{port}: {why}{hint}") from None
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from extproc.cli import processes
+from extproc.edge import grpc_server
 from extproc.errors import CannotStart
 
 
@@ -93,7 +94,7 @@ async def test_an_admin_interface_that_is_not_ready_yet(tmp_path: Path) -> None:
 
 
 def test_a_free_port() -> None:
-    processes.check_free("127.0.0.1", 0, "--port")
+    grpc_server.check_free("127.0.0.1", 0, "--port")
 
 
 def test_a_taken_port() -> None:
@@ -102,17 +103,17 @@ def test_a_taken_port() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(CannotStart) as failure:
-            processes.check_free("127.0.0.1", port, "--port")
+            grpc_server.check_free("127.0.0.1", port, "--port")
     message = f"cannot listen on 127.0.0.1:{port}: Address already in use (choose with --port)"
     assert str(failure.value) == message
 
 
 def test_a_host_that_is_unknown() -> None:
     with pytest.raises(CannotStart, match=r"cannot listen on no\.invalid:80: "):
-        processes.check_free("no.invalid", 80, "--port")
+        grpc_server.check_free("no.invalid", 80, "--port")
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 99999])
 def test_a_port_that_is_none(port: int) -> None:
     with pytest.raises(CannotStart, match=f"cannot listen on 127.0.0.1:{port}: "):
-        processes.check_free("127.0.0.1", port, "--port")
+        grpc_server.check_free("127.0.0.1", port, "--port")
