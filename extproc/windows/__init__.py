@@ -1,4 +1,5 @@
 """What was seen lately: quantile sketches and windows that expire by themselves.
 
-A read takes `now` and never mutates. Here: arithmetic over time. Not here: clocks, meaning of the numbers.
+A read takes `now` and never mutates. Here: arithmetic over time, and how a request ended. Not here: clocks, and
+what follows from the numbers.
 """
