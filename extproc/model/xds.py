@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
@@ -71,3 +72,52 @@ class Encoded(Struct, frozen=True):
 
 NOTHING = Encoded()
 """Before the first resources exist."""
+
+
+def version_of(versions: Mapping[str, str]) -> str:
+    """One version for a set of resources, from the version of each by name."""
+    digest = blake2b(digest_size=8)
+    for name in sorted(versions):
+        digest.update(f"{name}\0{versions[name]}\0".encode())
+    return digest.hexdigest()
+
+
+class Subscribe(Struct, frozen=True):
+    """What one discovery request says: a subscription, and the answer to the push that `nonce` names.
+
+    `names` empty: everything, where the kind allows it (CDS), or nothing any more. `kind` None: a type that is not
+    served. `error`: why the push was refused, None where it was accepted. Envoy tells its `node_id` and
+    `node_cluster` with the first request of a stream, later they may be "".
+    """
+
+    kind: Kind | None
+    names: frozenset[str] = frozenset()
+    nonce: str = ""
+    version: str = ""
+    error: str | None = None
+    node_id: str = ""
+    node_cluster: str = ""
+    type_url: str = ""
+
+
+class Push(Struct, frozen=True):
+    """One discovery response: resources by name, under a version and a nonce of their own."""
+
+    kind: Kind
+    version: str
+    nonce: str
+    generation: int
+    resources: Mapping[str, EncodedResource]
+
+
+class Acknowledged(Struct, frozen=True):
+    """Envoy works with this push."""
+
+    push: Push
+
+
+class Refused(Struct, frozen=True):
+    """Envoy refused this push whole, and keeps what it had. `reason` in Envoy's words."""
+
+    push: Push
+    reason: str
