@@ -1,0 +1,1 @@
+"""From metrics pages to samples."""
