@@ -3,8 +3,8 @@
 Any quantile is within 1 % of the value that stands there in the sorted data (Masson, Rim, Lee: DDSketch, VLDB
 2019). Merging adds counts, so a merged sketch answers as if it had seen every value itself. The rejected
 alternatives: a sample of the values, which misses what a P999 is made of, and fixed histogram bounds, whose error
-is as wide as a bucket. The lowest buckets are not collapsed when there are many, as DDSketch would: a fixed range bounds them
-just as well, and then the order of merges makes no difference.
+is as wide as a bucket. The lowest buckets are not collapsed when there are many, as DDSketch would: a fixed range
+bounds them just as well, and then the order of merges makes no difference.
 """
 
 from __future__ import annotations
