@@ -14,6 +14,7 @@ class Cause(StrEnum):
     NAME = "name"
     """The host name is not known."""
     REFUSED = "refused"
+    UNREACHABLE = "unreachable"
     RESET = "reset"
     TLS = "tls"
     REDIRECT = "redirect"
