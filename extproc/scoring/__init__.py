@@ -1,4 +1,5 @@
 """From readings of endpoints to integer weights, as pure functions.
 
-Here: terms, scores, shares, the reason of each. Not here: where readings come from, who publishes weights, clocks.
+Here: terms, scores, shares, the reason of each; `weigh` is the way in. Not here: where readings come from, who
+publishes weights, clocks.
 """
