@@ -24,7 +24,7 @@ CHANNEL: list[tuple[str, Any]] = [
     ("grpc.use_local_subchannel_pool", 1),  # a closed channel takes its connection along
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 800),  # also how long a handshake may take
     ("grpc.max_reconnect_backoff_ms", 1000),  # gRPC's own two minutes would hide an engine that came back
 ]
 
