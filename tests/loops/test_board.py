@@ -1,4 +1,4 @@
-"""The board: one current snapshot, and waiters that see the latest."""
+"""The board: one current value, and waiters that see the latest."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from extproc.loops.board import Board
+from extproc.model.xds import NOTHING, Encoded
 from extproc.snapshot import Limits, Snapshot
 
 
@@ -25,6 +26,14 @@ def snapshot(generation: int) -> Snapshot:
         lowest_latency_paths=(),
         encoded_bodies_pass=False,
     )
+
+
+async def test_anything_with_a_generation_can_be_published() -> None:
+    board = Board(NOTHING)
+    waiting = asyncio.create_task(board.next(0))
+    await asyncio.sleep(0)
+    board.publish(Encoded(3))
+    assert await asyncio.wait_for(waiting, 1) == Encoded(3)
 
 
 async def test_publish_replaces_and_counts() -> None:
