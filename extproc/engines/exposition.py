@@ -19,15 +19,18 @@ MAX_PAGE_BYTES = 2 << 20
 MAX_SERIES = 20_000
 """Wanted series of one page; a page with more is refused: its labels have run wild."""
 
-_LABELS = r'\{((?:[^"}\n]|"(?:[^"\\\n]|\\.)*+")*+)\}'
+_LABELS = r'\{((?:[^"}\n]++|"(?:[^"\\\n]++|\\.)*+")*+)\}'
 _SERIES = re.compile(rf"^([^{{\s]++)(?:{_LABELS})?[ \t]++([^\s_]++)(?!\S)", re.MULTILINE)
-_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]|\\.)*+)"')
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"')
 _ESCAPE = re.compile(r"\\(.)")
 _NAMED = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*+[{ \t]")
 
 
-class Point(Struct, frozen=True):
-    """One sample line. `name` is the wanted spelling; `value` may be NaN or infinite."""
+class Point(Struct, frozen=True, gc=False):
+    """One sample line. `name` is the wanted spelling; `value` may be NaN or infinite.
+
+    Not tracked by the collector: it holds text and a number, and a thousand pages make ninety thousand of them.
+    """
 
     name: str
     labels: Mapping[str, str]

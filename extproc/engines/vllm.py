@@ -29,12 +29,13 @@ COUNTERS = (
     "vllm:request_success_total",
 )
 PER_TOKEN = (f"{ITL}_sum", f"{ITL}_count")
-"""Seconds between tokens and their number: the one over the other is the mean inter-token latency."""
+"""Seconds between tokens and their number: the one over the other is the mean inter-token latency. Its buckets
+are not read, since no term of a sample is made of them."""
 
 WANTED = wanted(
     gauges=("vllm:num_requests_running", "vllm:num_requests_waiting", *KV_USAGE),
-    counters=(*COUNTERS, *QUERIES, *HITS),
-    histograms=(TTFT, ITL, E2E),
+    counters=(*COUNTERS, *QUERIES, *HITS, *PER_TOKEN),
+    histograms=(TTFT, E2E),
 )
 
 

@@ -70,3 +70,10 @@ def test_quantiles_are_of_the_slowest_model_that_has_any() -> None:
     rows = [(b"a", b"0.99", b"2000"), (b"b", b"0.99", b"9000"), (b"c", b"0.99", b"NaN"), (b"a", b"0.999", b"Nan")]
     seen, _ = sample(b"".join(line % row for row in rows))
     assert (seen.p99_s, seen.p999_s) == (0.009, None)
+
+
+def test_any_number_of_models_gives_the_same_few_rates() -> None:
+    line = b'nv_inference_request_success{model="%d",version="1"} %d\n'
+    _, counters = sample(b"".join(line % (model, 1) for model in range(10_000)))
+    seen, _ = sample(b"".join(line % (model, 2) for model in range(10_000)), counters, now=10.0)
+    assert seen.rates == {"nv_inference_request_success": 2000.0}

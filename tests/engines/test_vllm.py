@@ -20,7 +20,7 @@ def test_the_captured_page() -> None:
     seen, counters = sample(page("vllm"))
     assert (seen.kv_usage, seen.memory, seen.running, seen.waiting) == (0.0, 0.0, 0.0, 0.0)
     assert (seen.p99_s, seen.ttft_p99_s, seen.prefix_hit_rate, dict(seen.rates)) == (None, None, None, {})
-    assert len(counters.values) > 60
+    assert len(counters.values) > 50
 
 
 BUCKET = re.compile(rb'(?<=e2e_request_latency_seconds_bucket\{engine="0",le=")([^"]+)(",model_name="tiny"} )(\S+)')
