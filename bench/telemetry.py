@@ -39,7 +39,7 @@ def page(number: int) -> bytes:
         name, _, value = line.rpartition(" ")
         if line.startswith("# TYPE"):
             lines.append(f"# HELP {line.split()[2]} One sentence on what this family of series counts.")
-        grows = line.startswith("vllm:") and not line.startswith(("vllm:num_", "vllm:kv_", "vllm:cache_"))
+        grows = line.startswith("vllm:") and not line.startswith(("vllm:num_requests", "vllm:kv_", "vllm:cache_"))
         lines.append(f"{name} {float(value) + number}" if grows else line)
     return ("\n".join(lines) + "\n").encode()
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from extproc.engines.reading import Reading, Source, read
+from extproc.model.telemetry import EngineSample
 from extproc.standin.gpu_exporter import At, Gpu, Scenario, page, scenario, value_at
 
 TEXT = b"""
@@ -76,6 +78,13 @@ def test_a_living_page_moves_and_a_frozen_one_does_not() -> None:
 def test_a_bad_scenario_says_why(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         scenario(text)
+
+
+def test_the_page_is_read_as_a_real_exporters_is() -> None:
+    found = read(Source.DCGM, page(scenario(TEXT), 30.0), None, label="Hostname", now=5.0)
+    assert isinstance(found, Reading)
+    assert found.samples["node-a"] == EngineSample(at=5.0, memory=13 / 24, gpu_utilisation=0.6)
+    assert found.samples["node-b"].sm_utilisation == 0.25
 
 
 def get(url: str) -> str:
