@@ -25,7 +25,7 @@ log = logging.getLogger("extproc.usage")
 
 SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 1 << 16),
+    ("grpc.http2.lookahead_bytes", 1 << 14),
 )
 """Of the server it stands on: gRPC itself would read ahead megabytes of every stream otherwise."""
 
@@ -38,7 +38,7 @@ class Recorder(Protocol):
 
 
 class UsageObserver:
-    """Holds at most twice `max_held_bytes` for each of `max_streams`; streams beyond that are not read."""
+    """Holds `max_held_bytes` for each of at most `max_streams`; streams beyond that are not read."""
 
     def __init__(self, *, recorder: Recorder, max_held_bytes: int, max_streams: int) -> None:
         self._recorder = recorder
@@ -74,12 +74,18 @@ class UsageObserver:
 
 
 async def _watched(observation: Observation, context: grpc.aio.ServicerContext[Any, Any]) -> Verdict:
-    while (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-        shown = seen(message)
-        verdict = observation.handle(shown) if shown is not None else None
-        if verdict is not None:
-            return verdict
-    return observation.broken_off()
+    """No message has a name here: a stream that waits for its next one would keep it."""
+    verdict = None
+    while verdict is None:
+        verdict = _heard(observation, await context.read())
+    return verdict
+
+
+def _heard(observation: Observation, message: Any) -> Verdict | None:
+    if message is grpc.aio.EOF:  # type: ignore[attr-defined]
+        return observation.broken_off()
+    shown = seen(message)
+    return None if shown is None else observation.handle(shown)
 
 
 def _where(error: BaseException) -> str:

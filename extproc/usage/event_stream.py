@@ -71,7 +71,9 @@ class EventStream:
         self._line += part
         # One byte more than the field's name tells whether a space comes before the value.
         if self._line.startswith(b"data:") and len(self._line) > len(b"data:"):
-            self._begin_data(bytes(self._line[5:]).removeprefix(b" "))
+            value = bytes(self._line[5:]).removeprefix(b" ")
+            self._line.clear()
+            self._begin_data(value)
         elif len(self._line) > FIELD_BYTES:
             del self._line[FIELD_BYTES:]
 

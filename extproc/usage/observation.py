@@ -23,7 +23,7 @@ _FAILED = Facts(failed=True)
 
 
 class Observation:
-    """Holds `max_held_bytes` of an answer, twice that for a moment, whatever its length."""
+    """Holds `max_held_bytes` of an answer and little more, whatever its length."""
 
     __slots__ = ("_answer", "_limit", "_request")
 
@@ -51,7 +51,7 @@ class Observation:
         if not isinstance(self._answer, _Events):
             return ABORTED
         told = self._answer.end()
-        if told.output_tokens is not None and told.finish_reason:
+        if told.finish_reason:
             return self._sampled(told)  # all was said: a client that leaves at [DONE] is no abort
         return ABORTED if told == NOTHING else Verdict(Outcome.ABORTED, sample=self._sample(told))
 

@@ -160,7 +160,7 @@ async def test_a_bug_is_counted_and_its_words_are_not_logged(
     monkeypatch.setattr(Observation, "handle", broken)
     with caplog.at_level(logging.ERROR):
         async with world(tmp_path) as shown:
-            await shown.shown(REQUEST, AS_EVENTS, piece(EVENT, False))
+            await shown.shown(REQUEST)
             await shown.until_told(1)
             assert shown.notes.outcomes == [("skipped", "internal")]
             await shown.until_open(0)

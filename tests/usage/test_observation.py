@@ -261,6 +261,14 @@ def test_a_client_that_leaves_after_the_usage_is_no_abort() -> None:
     assert told(sampled(verdict)) == ("m", 1, 2, "stop", False)
 
 
+def test_nor_is_one_that_leaves_after_the_end_without_usage() -> None:
+    verdict = begun(
+        SAID + b'data: {"choices":[{"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]'
+    ).broken_off()
+    assert verdict.outcome is Outcome.ESTIMATED
+    assert told(sampled(verdict)) == ("m", None, 1, "length", True)
+
+
 def test_usage_so_far_is_no_end() -> None:
     so_far = SAID.replace(b'{"model"', b'{"usage":{"prompt_tokens":1,"completion_tokens":1},"model"')
     verdict = begun(so_far).broken_off()
@@ -301,7 +309,7 @@ def test_memory_is_bounded_whatever_the_answer() -> None:
         observation = begun(b"", answer)
         for _ in range(2000):
             observation.handle(PieceSeen(piece, False))
-        assert held_bytes(observation._answer) <= 2 * LIMIT + 1024 + 999
+        assert held_bytes(observation._answer) <= LIMIT + 1024 + 64
 
 
 def held_bytes(value: object) -> int:
