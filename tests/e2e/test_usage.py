@@ -129,9 +129,10 @@ async def test_every_answer_arrives_whole_read_or_not(
     assert watched.observer.await_verdicts(1) == [verdict]
 
 
-async def test_a_route_without_the_filter_is_not_observed(watched: Watched) -> None:
+@pytest.mark.parametrize("path", ["/v1/unobserved", "/v1/switched-off"])
+async def test_a_route_without_the_filter_is_not_observed(watched: Watched, path: str) -> None:
     async with engine(watched.engine_port, all_at_once(EVENTS, EVENT + LAST)):
-        await (await Client.connect(watched.port)).ask("/v1/unobserved")
+        await (await Client.connect(watched.port)).ask(path)
     assert watched.stat("http.l.ext_proc.usage.streams_started") == 0
 
 

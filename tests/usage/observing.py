@@ -85,6 +85,15 @@ static_resources:
                   llm.usage: *on
               - match: {{prefix: /v1/unobserved}}
                 route: {{cluster: engine, timeout: 0s}}
+              - match: {{prefix: /v1/switched-off}}
+                route: {{cluster: engine, timeout: 0s}}
+                typed_per_filter_config:
+                  llm.usage:
+                    "@type": type.googleapis.com/envoy.config.route.v3.FilterConfig
+                    disabled: true
+                    config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute
+                      overrides: {{}}
               - match: {{prefix: /}}
                 route: {{cluster: engine, timeout: 0s}}
                 typed_per_filter_config: {{llm.usage: *on}}
