@@ -25,10 +25,9 @@ from extproc.model.xds import (
     Kind,
     Resource,
     Resources,
+    assignment_name,
     version_of,
 )
-
-_EDS_NAMES = ("EDS", 3)
 
 
 def encode(resources: Resources, previous: Encoded | None = None) -> Encoded:
@@ -50,12 +49,8 @@ def encode(resources: Resources, previous: Encoded | None = None) -> Encoded:
 
 def _assignments(clusters: Mapping[str, Resource]) -> dict[str, str]:
     """The assignment's name of each cluster of type EDS."""
-    found = {}
-    for name, cluster in clusters.items():
-        if cluster.get("type") in _EDS_NAMES:
-            config = cluster.get("eds_cluster_config")
-            found[name] = (config.get("service_name") if isinstance(config, Mapping) else None) or name
-    return found
+    asked = {name: assignment_name(name, cluster) for name, cluster in clusters.items()}
+    return {name: asks for name, asks in asked.items() if asks is not None}
 
 
 def _encode_kind(kind: Kind, sources: Mapping[str, Resource], before: EncodedKind) -> EncodedKind:

@@ -38,6 +38,13 @@ class Resources(Struct, frozen=True):
         return self.by_kind.get(kind, {})
 
 
+def assignment_name(name: str, cluster: Resource) -> str | None:
+    """The endpoint assignment a cluster asks for; None where it is not of type EDS."""
+    if cluster.get("type") not in ("EDS", 3):
+        return None
+    return (cluster.get("eds_cluster_config") or {}).get("service_name") or name
+
+
 class EncodedResource(Struct, frozen=True):
     """One resource as it travels. `version` is a hash of its content, so that it outlives a restart.
 

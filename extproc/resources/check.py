@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from extproc.errors import Problem
-from extproc.model.xds import Kind, Resource, Resources
+from extproc.model.xds import Kind, Resource, Resources, assignment_name
 
 MAX_WEIGHT_SUM = 2**32 - 1
 MAX_PORT = 65535
 ALLOWED_WEIGHT = f"expected an integer from 1; the sum is at most {MAX_WEIGHT_SUM}"
 DENOMINATORS = ("HUNDRED", "TEN_THOUSAND", "MILLION")
 HEALTH = ("UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED")
-EDS = ("EDS", 3)
 
 
 def check(resources: Resources, static_clusters: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
@@ -53,15 +52,12 @@ def _clusters(clusters: Mapping[str, Resource]) -> Iterator[Problem]:
 
 def _pairs(clusters: Mapping[str, Resource], assignments: Mapping[str, Resource]) -> Iterator[Problem]:
     """A cluster without assignment waits for one, and holds back all that comes after it."""
-    wanted = {_assignment_name(name, cluster) for name, cluster in clusters.items() if cluster.get("type") in EDS}
+    asked = {assignment_name(name, cluster) for name, cluster in clusters.items()}
+    wanted = {name for name in asked if name is not None}
     for name in sorted(wanted - assignments.keys()):
         yield Problem(f"endpoints/{name}", "missing: its cluster would wait for it; an empty one is allowed")
     for name in sorted(assignments.keys() - wanted):
         yield Problem(f"endpoints/{name}", "expected a cluster of type EDS that asks for it")
-
-
-def _assignment_name(name: str, cluster: Resource) -> str:
-    return (cluster.get("eds_cluster_config") or {}).get("service_name") or name
 
 
 def _assignment(path: str, assignment: Resource) -> Iterator[Problem]:

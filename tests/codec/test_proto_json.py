@@ -14,8 +14,8 @@ from envoy_data_plane.google import protobuf as google
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extproc.cli.envoy_config import load_template
 from extproc.codec.proto_json import CannotEncode, encode
+from extproc.resources.template import load_template
 
 CLUSTER = "envoy.config.cluster.v3.Cluster"
 ROUTES = "envoy.config.route.v3.RouteConfiguration"
