@@ -24,6 +24,9 @@ from bench.weights.work import Work
 PATIENCE_S = 20.0
 """For what is still on its way at the end."""
 
+HALF_TICK_S = 0.0005
+"""uvloop rounds to milliseconds: without it, requests would go out before they are due."""
+
 LOST = 0
 OVERFLOW = -1
 """In place of a status: no answer; and an answer that says the memory did not hold the request."""
@@ -132,7 +135,7 @@ async def put(plan: Plan) -> list[Seen]:
     for index, (at_s, service_s) in enumerate(zip(plan.work.at_s, plan.work.service_s, strict=True)):
         due = plan.start_at + at_s
         if (wait_s := due - time.monotonic()) > 0:
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(wait_s + HALF_TICK_S)
         first = index % len(all_of_them)
         for connections in all_of_them[first:] + all_of_them[:first]:
             connections.send(index, service_s, due)

@@ -1,7 +1,6 @@
 """An engine as arithmetic: slots with one queue, memory that grows with requests in flight, and a bad day.
 
-Pure, with `now`: the simulation and the real servers run the same one. All is known when a request comes in,
-since who came first is served first.
+Pure, with `now`. When a request is done is known when it comes in, since who came first is served first.
 """
 
 from __future__ import annotations
