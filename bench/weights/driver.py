@@ -75,7 +75,7 @@ class Sidecar:
 
 def sidecar_config(ours: Ours, engines: Sequence[int]) -> dict[str, object]:
     """One pool; everything else as shipped."""
-    exporters = [{"url": f"http://127.0.0.1:{port}/metrics", "label": "Hostname"} for port in engines]
+    exporters = [{"url": f"http://127.0.0.1:{port}/metrics", "label": "instance"} for port in engines]
     return {
         "pools": [
             {

@@ -29,10 +29,10 @@ _SERVICE = re.compile(rb"\r\nx-service-s: ([0-9.e-]+)", re.IGNORECASE)
 PAGE = """\
 # HELP DCGM_FI_DEV_FB_USED Framebuffer memory used (in MiB).
 # TYPE DCGM_FI_DEV_FB_USED gauge
-DCGM_FI_DEV_FB_USED{{gpu="0",UUID="GPU-{name}",Hostname="{host}"}} {used:.0f}
+DCGM_FI_DEV_FB_USED{{gpu="0",UUID="GPU-{name}",Hostname="node",instance="{host}"}} {used:.0f}
 # HELP DCGM_FI_DEV_FB_FREE Framebuffer memory free (in MiB).
 # TYPE DCGM_FI_DEV_FB_FREE gauge
-DCGM_FI_DEV_FB_FREE{{gpu="0",UUID="GPU-{name}",Hostname="{host}"}} {free:.0f}
+DCGM_FI_DEV_FB_FREE{{gpu="0",UUID="GPU-{name}",Hostname="node",instance="{host}"}} {free:.0f}
 """
 
 

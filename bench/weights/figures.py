@@ -43,7 +43,7 @@ def figures(run: Run, variant: str) -> Figures:
     late = [index for index, at in enumerate(at_s) if at >= run.half_s]
     good = sorted(seen.latency_s[index] for index in late if seen.status[index] == 200)
     degraded = run.degraded.get(variant)
-    engines = len(set(seen.engine) - {0})
+    engines = len(set(seen.engine) - {0}) or 1
     return Figures(
         requests=len(late),
         p50_ms=quantile(good, 0.5) * 1000,

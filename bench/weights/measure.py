@@ -21,7 +21,7 @@ from bench.weights.client import Seen
 from bench.weights.driver import Driver
 from bench.weights.envoy import CLUSTERS, OURS, Variant, bootstrap
 from bench.weights.scenario import Case, Scenario
-from bench.weights.watch import Watch, Weights, pushes
+from bench.weights.watch import Watch, Weights, pushes, weights
 from bench.weights.work import Work, work
 from extproc.cli.envoy_binary import find_envoy
 
@@ -59,8 +59,7 @@ def run(scenario: Scenario, case: Case, *, seed: int, names: Sequence[str], driv
         pids["Envoy"] = stack.enter_context(_envoy(bootstrap(variants, str(folder / "a"), fragment), folder)).pid
         watch = Watch(folder / "a", CLUSTERS[OURS], start_at)
         before = {name: cpu_s(pid) for name, pid in pids.items()}
-        if time.monotonic() > start_at:
-            raise CannotMeasure(f"the parts were not ready within {LEAD_S:g} s: the machine is too busy")
+        _await_endpoints(folder / "a", variants, start_at)
         watch.start()
         seen, cpu = _load(variants, asked, start_at, folder)
         watch.stop()
@@ -110,6 +109,20 @@ def _envoy(config: dict[str, object], folder: Path):  # type: ignore[no-untyped-
     command = [str(find_envoy()), "-c", str(file), "--use-dynamic-base-id", "-l", "warning", "--concurrency", "1"]
     ready = lambda: admin(folder / "a", "/ready").startswith("LIVE")  # noqa: E731
     return running("Envoy", command, folder / "envoy.log", ready)
+
+
+def _await_endpoints(pipe: Path, variants: Sequence[Variant], start_at: float) -> None:
+    """Until Envoy knows the endpoints of every variant; those of ours may have to be told first."""
+    while True:
+        page = admin(pipe, "/clusters")
+        missing = [each.name for each in variants if not weights(page, CLUSTERS[each.name])]
+        if time.monotonic() > start_at:
+            raise CannotMeasure(
+                f"not ready within {LEAD_S:g} s; no endpoints: {', '.join(missing) or 'none missing'}"
+            )
+        if not missing:
+            return
+        time.sleep(0.1)
 
 
 def _load(

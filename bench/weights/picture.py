@@ -96,7 +96,7 @@ def _panel(panel: Panel, top: float, run: Run) -> str:
     across = (WIDTH - LEFT - RIGHT) / end_s
 
     def place(at: float, value: float) -> str:
-        return f"{LEFT + min(at, end_s) * across:.1f},{top + HEIGHT * (1 - value / most):.1f}"
+        return f"{LEFT + min(max(at, 0.0), end_s) * across:.1f},{top + HEIGHT * (1 - value / most):.1f}"
 
     parts = [
         f'<text x="{LEFT}" y="{top - 8}" font-weight="bold">{escape(panel.title)}</text>',
