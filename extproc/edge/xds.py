@@ -216,8 +216,11 @@ def _node(said: Subscribe) -> str:
 
 
 def _line(text: str, most: int = MAX_REASON) -> str:
-    """One printable line of it."""
-    return "".join(letter if letter.isprintable() else " " for letter in text[:most]).strip()
+    """One printable line of it; of a long one both ends: Envoy shows the resource first and the reason last."""
+    if len(text) > most:
+        text = f"{text[: most // 2]} ... {text[-most // 2 :]}"
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split())
 
 
 def handler(servicer: AdsServicer) -> grpc.GenericRpcHandler[Any, Any]:

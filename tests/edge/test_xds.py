@@ -200,6 +200,18 @@ async def test_a_refusal_is_told_once_in_one_line_with_envoys_reason(
     assert errors == ["Envoy envoy-7 (c) refused RTDS layer: no such field"]
 
 
+async def test_of_a_long_reason_both_ends_are_told(served: World) -> None:
+    stream = served.stream()
+    await stream.ask(Kind.RTDS, "layer")
+    first = await stream.answer()
+    await stream.ask(Kind.RTDS, "layer", nonce=first.nonce, error=f"resource {'x' * 100_000} the reason")
+    await served.until(lambda: len(served.notes.told) == 2)
+    told = served.notes.told[1]
+    assert told.startswith("nacked RTDS by n (c): resource xxx")
+    assert told.endswith("xxx the reason")
+    assert len(told) < 2100
+
+
 async def test_the_next_version_after_a_refusal_is_sent(served: World) -> None:
     stream = served.stream()
     await stream.ask(Kind.RTDS, "layer")
