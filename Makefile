@@ -1,13 +1,16 @@
 # make up     clone to a running stack: venv, package, real Envoy, stand-in engine
 # make test   everything, the real-Envoy tests included
-# make unit   the quick part: linters, types, and tests that start no Envoy
+# make unit   the quick part: linters, types, and tests that start neither Envoy nor a real engine
 # make bench  one table: no ext_proc, a no-op one, ours
+# make engines    real Triton and llama.cpp servers for the tests, each in a venv of its own under .engines
+# make test-vllm  the tests that need a real vLLM (2.5 GB), where one can be installed
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEBIAN_PACKAGES := nghttp2-client
+REAL := tests/engines_real
 ARGS ?=
 
-.PHONY: up test unit lint bench deps dev proto clean
+.PHONY: up test test-vllm unit lint bench deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
@@ -15,8 +18,12 @@ up: $(VENV)/.installed
 test: deps lint
 	$(BIN)/python -m pytest
 
+test-vllm: dev
+	@$(REAL)/install.sh vllm
+	$(BIN)/python -m pytest -rs $(REAL)/test_vllm.py
+
 unit: dev lint
-	$(BIN)/python -m pytest -m "not envoy"
+	$(BIN)/python -m pytest -m "not envoy and not engines"
 
 lint: dev
 	$(BIN)/ruff check .
@@ -28,11 +35,19 @@ bench: deps
 	$(BIN)/python -m bench $(ARGS)
 
 # What tests and benchmarks need beyond Python packages; installing it takes root.
-deps: dev
+deps: dev engines
 	@missing=$$(for p in $(DEBIAN_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	elif [ -n "$$missing" ]; then echo "not installed (needs root): $$missing" >&2; fi
+
+# Without one of them its tests are skipped, except in CI, where they fail.
+engines: $(patsubst $(REAL)/requirements-%.txt,.engines/%/.installed,$(wildcard $(REAL)/requirements-triton.txt $(REAL)/requirements-llamacpp.txt))
+
+.engines/%/.installed: $(REAL)/requirements-%.txt $(REAL)/install.sh
+	@$(REAL)/install.sh $* || { echo "engines: $*: not installed" >&2; [ -z "$$CI" ]; }
+
+.engines/llamacpp/.installed: $(REAL)/tiny_gguf.py
 
 dev: $(VENV)/.developing
 
@@ -49,7 +64,7 @@ $(VENV)/.developing: pyproject.toml constraints.txt | $(VENV)/bin/pip
 
 # Regenerates extproc/codec/wire/ after a change in proto/.
 proto: dev
-	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=extproc/codec/wire --pyi_out=extproc/codec/wire proto/ext_proc.proto
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=extproc/codec/wire --pyi_out=extproc/codec/wire $(sort $(wildcard proto/*.proto))
 
 clean:
-	rm -rf $(VENV) .extproc .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .engines .extproc .mypy_cache .ruff_cache .hypothesis

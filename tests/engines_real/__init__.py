@@ -1,0 +1,1 @@
+"""Real inference servers on CPU: installing, starting and asking them. `python -m tests.engines_real` runs them."""
