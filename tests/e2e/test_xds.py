@@ -15,7 +15,7 @@ import yaml
 from extproc.codec.xds import encode
 from extproc.edge.xds_files import XdsFiles
 from extproc.model.xds import Kind, Resources
-from tests.e2e.following import (
+from tests.e2e.ads import (
     ADS,
     Clients,
     ControlPlane,
