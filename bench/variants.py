@@ -11,18 +11,21 @@ import http.client
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from bench.bodies import PATH, Body
 from bench.errors import CannotMeasure
 from bench.noop_server import INSERTED
 from bench.processes import Process, accepts, admin, free_port, running
-from extproc.cli.envoy_config import dump, find_envoy, load_template, render
-from extproc.cli.render import plan, tcp
+from extproc.cli.envoy_binary import find_envoy
+from extproc.deployment import static_plan, tcp
+from extproc.resources.bootstrap import render
+from extproc.resources.template import dump, load_template
 from extproc.settings import Settings, load, merged
 
 NONE, NOOP, OURS = "no ext_proc", "no-op", "ours"
@@ -130,7 +133,7 @@ def config_text(engine_port: int, over: Path | None) -> str:
 
 def envoy_config(settings: Settings, folder: Path, *, judged: bool) -> Node:
     """What `extproc up` starts, with the access log off; not `judged` = no route turns the filter on."""
-    config = render(load_template(), replace(plan(settings, folder), access_log_path="/dev/null"))
+    config = render(load_template(), replace(static_plan(settings, folder), access_log_path="/dev/null"))
     if not judged:
         for route in routes(config):
             route.pop("typed_per_filter_config", None)

@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 import grpc
 
 from extproc import __version__
-from extproc.edge import admin, config_file, ext_proc, grpc_server, health, secrets
+from extproc.control_plane import ControlPlane
+from extproc.edge import admin, config_file, ext_proc, grpc_server, health, secrets, usage, weights_page
 from extproc.edge.audit_file import AuditFile
+from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.metrics import Metrics
+from extproc.edge.traffic_metrics import TrafficMetrics
 from extproc.errors import CannotStart
 from extproc.loops.board import Board
 from extproc.loops.reload import Reloader
@@ -29,6 +32,11 @@ from extproc.snapshot import Snapshot
 log = logging.getLogger("extproc.app")
 
 T = TypeVar("T")
+
+CONTROL_MESSAGE_BYTES = 4 << 20
+
+ENVOY_FOLLOWS_S = 0.3
+"""A new cluster is warm within 25 ms of its push; requests wait this long for it to be so everywhere."""
 
 
 class ConfigSource:
@@ -79,6 +87,7 @@ class Listening:
     """What a running sidecar listens on."""
 
     ext_proc: str
+    control: str
     admin: str
     metrics: str | None
     audit: Path
@@ -127,13 +136,22 @@ class Sidecar:
         audit = self._open_audit(audit_path)
         self._metrics = Recorder(audit)
         self._metrics.published(1, self._board.current.parameter_set)
+        self._control = ControlPlane(
+            self._settings,
+            self._state_dir,
+            metrics=ControlMetrics(self._metrics.registry),
+            traffic=lambda pool_of: TrafficMetrics(self._metrics.registry, pool_of=pool_of),
+        )
         # The admin pages close last: readiness has to be seen while streams drain.
         admin_address = await self._serve_admin()
         metrics_address = await self._serve_metrics()
+        await self._control.start()
+        self._stack.push_async_callback(self._control.close)
+        control = await self._serve_control()
         bound = await self._serve_grpc()
         await self._watch_config(content)
         self._not_ready = None
-        return Listening(bound, admin_address, metrics_address, audit_path)
+        return Listening(bound, control, admin_address, metrics_address, audit_path)
 
     def _open_audit(self, path: Path) -> AuditFile:
         config = self._settings.audit
@@ -151,7 +169,7 @@ class Sidecar:
         )
         server.add_generic_rpc_handlers((ext_proc.handler(servicer),))
         checks = health.add(server)
-        bound = grpc_server.bind(server, self._ext_proc_address())
+        bound = grpc_server.bind(server, self._address(self._settings.listeners.ext_proc))
         await server.start()
         checks.set_serving(True)
         self._stack.push_async_callback(self._stop_grpc, server, checks)
@@ -162,8 +180,20 @@ class Sidecar:
         checks.set_serving(False)
         await server.stop(self._settings.shutdown_grace_s)
 
-    def _ext_proc_address(self) -> str:
-        address = self._settings.listeners.ext_proc
+    async def _serve_control(self) -> str:
+        """A server of its own: what waits here, a long answer being read for one, holds up no decision.
+
+        It ends at once. Envoy keeps what it was told, and comes again.
+        """
+        server = grpc_server.server(CONTROL_MESSAGE_BYTES, usage.SERVER_OPTIONS)
+        self._control.add_to(server)
+        bound = grpc_server.bind(server, self._address(self._settings.listeners.control))
+        await server.start()
+        self._stack.push_async_callback(server.stop, None)
+        self._stack.callback(self._control.drain)
+        return bound
+
+    def _address(self, address: str) -> str:
         if not address.startswith("unix:"):
             return address
         return f"unix:{self._state_dir / address.removeprefix('unix:')}"
@@ -190,13 +220,14 @@ class Sidecar:
             config=lambda: self._source.settings.model_dump(mode="json"),
             snapshot=lambda: admin.describe(self._board.current),
             metrics=self._metrics.exposition,
+            weights=lambda: weights_page.describe(self._control.report, now=time.monotonic()),
             uptime=lambda: time.monotonic() - self._started,
         )
 
     async def _watch_config(self, content: bytes) -> None:
         if self._source.path is None:
             return
-        reloads = _Reloads(self._metrics, self._board, self._source, asyncio.get_running_loop())
+        reloads = _Reloads(self._metrics, self._board, self._source, self._control, asyncio.get_running_loop())
         reloader = Reloader(
             read=self._source.read,
             build=self._source.build,
@@ -215,8 +246,9 @@ class _Reloads:
     """From the thread of a reload to the board and the metrics: those are touched on the event loop only."""
 
     metrics: Metrics
-    board: Board
+    board: Board[Snapshot]
     source: ConfigSource
+    control: ControlPlane
     loop: asyncio.AbstractEventLoop
 
     @property
@@ -224,7 +256,18 @@ class _Reloads:
         return self.board.current
 
     def publish(self, snapshot: Snapshot) -> None:
+        """A request never names a pool Envoy does not know: new ones come first, old ones leave last."""
+        settings, before = self.source.settings, self.control.settings
+        kept = {pool.name for pool in settings.pools}
+        leaving = [pool for pool in before.pools if pool.name not in kept]
+        if leaving or settings.pools != before.pools:
+            self._configure(settings.model_copy(update={"pools": [*settings.pools, *leaving]}))
+            time.sleep(ENVOY_FOLLOWS_S)
         self._on_loop(self.board.publish, snapshot)
+        self._configure(settings)
+
+    def _configure(self, settings: Settings) -> None:
+        asyncio.run_coroutine_threadsafe(self.control.configure(settings), self.loop).result()
 
     def reloaded(self, generation: int) -> None:
         self._on_loop(self._reloaded, generation)

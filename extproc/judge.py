@@ -133,7 +133,7 @@ def _context(
 ) -> tuple[Context, pool.Destination]:
     request, parameters, registry = document.request, snapshot.parameters, snapshot.registry
     profile = registry.profile(request.model)
-    destination = pool.choose(registry, arrival.target, profile.pool)
+    destination = pool.choose(registry, arrival.target, profile.pool, request.model)
     scenario = parameters.scenarios.get(verdict.scenario)
     context = Context(
         request=request,
@@ -195,6 +195,7 @@ def engine_headers(decision: Decision, about: Mapping[str, str]) -> tuple[tuple[
         ("x-llm-priority", about["class"]),
         ("x-llm-params", about["params"]),
         ("x-llm-tenant", about["tenant"]),
+        ("x-llm-model", decision.profile),
     ]
     if decision.pool is not None:
         named.append(("x-llm-pool", decision.pool))

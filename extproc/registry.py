@@ -10,38 +10,19 @@ import fnmatch
 import math
 import re
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from msgspec import Struct
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from extproc.model.config import Config, Name, Tokens
 from extproc.model.names import SPEAKS, Dialect, Engine, Family
+from extproc.model.topology import Role
+from extproc.pools import Pool, PoolSpec
 
 MAX_REMEMBERED_MODELS = 4096
 
-
-def _endpoint(url: str) -> str:
-    parts = urlsplit(url)
-    more = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
-    if parts.scheme not in ("http", "https") or not parts.hostname or more:
-        raise ValueError("allowed: http://host:port or https://host:port, without a path, query or user")
-    try:
-        port = parts.port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise ValueError("allowed: a port from 1 to 65535")
-    return url
-
-
-class Pool(Config):
-    """Endpoints of one engine behind one Envoy cluster of the same name."""
-
-    name: Name
-    engine: Engine = Field(strict=False)
-    endpoints: Annotated[list[Annotated[str, AfterValidator(_endpoint)]], Field(min_length=1)]
-    schedules_by_priority: bool | None = None
+FIRST, NONE = "first", "none"
+"""What `default_pool` may say besides a pool's name: the first that speaks the API, or 404 for an unknown model."""
 
 
 class EngineRules(Config):
@@ -115,9 +96,15 @@ class Profile(Struct, frozen=True):
 
 
 class PoolFacts(Struct, frozen=True):
+    """A pool as decisions see it. `accuracy`: what its variant keeps of the full model's, in (0, 1]."""
+
     name: str
     engine: Engine
     schedules_by_priority: bool
+    role: Role = Role.STABLE
+    variant: str = ""
+    accuracy: float = 1.0
+    hardware: str = ""
 
 
 class Registry:
@@ -129,6 +116,8 @@ class Registry:
         defaults: ModelDefaults,
         models: list[ModelRules],
         pools: list[Pool],
+        specs: tuple[PoolSpec, ...],
+        default_pool: str,
         engines: Engines,
         context_fraction: float,
         lowest_latency_models: list[str],
@@ -139,7 +128,8 @@ class Registry:
         self._fraction = context_fraction
         self._engines = engines
         self._profiles: dict[str, Profile] = {}
-        self.pools = tuple(self._facts(pool) for pool in pools)
+        self.pools = tuple(self._facts(*each) for each in zip(pools, specs, strict=True))
+        self.default_pool = default_pool
         self._by_name = {pool.name: pool for pool in self.pools}
         self._by_family = {family: self._first(family) for family in Family}
 
@@ -151,7 +141,7 @@ class Registry:
         return self._by_name.get(name)
 
     def pool_for(self, family: Family) -> PoolFacts | None:
-        """The first pool whose engine speaks this API family."""
+        """The first stable pool whose engine speaks this API family."""
         return self._by_family[family]
 
     def profile(self, model: str) -> Profile:
@@ -182,13 +172,22 @@ class Registry:
             lowest_latency=self._lowest_latency(model),
         )
 
-    def _facts(self, pool: Pool) -> PoolFacts:
+    def _facts(self, pool: Pool, spec: PoolSpec) -> PoolFacts:
         by_engine = self.engine_rules(pool.engine).schedules_by_priority
         own = pool.schedules_by_priority
-        return PoolFacts(pool.name, pool.engine, by_engine if own is None else own)
+        return PoolFacts(
+            name=pool.name,
+            engine=pool.engine,
+            schedules_by_priority=by_engine if own is None else own,
+            role=spec.role,
+            variant=spec.variant,
+            accuracy=spec.accuracy,
+            hardware=spec.hardware,
+        )
 
     def _first(self, family: Family) -> PoolFacts | None:
-        return next((pool for pool in self.pools if family in SPEAKS[pool.engine]), None)
+        stable = (pool for pool in self.pools if pool.role is Role.STABLE)
+        return next((pool for pool in stable if family in SPEAKS[pool.engine]), None)
 
 
 class _Matcher(Struct, frozen=True):

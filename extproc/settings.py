@@ -9,12 +9,15 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from extproc import yaml_text
+from extproc import pools, yaml_text
+from extproc.control import HealthConfig, TelemetryConfig, UsageConfig, WeightsConfig, XdsConfig
 from extproc.errors import ConfigError, Problem
-from extproc.model.config import Config, Name
+from extproc.model.config import Config, Name, problems_of
 from extproc.model.names import RequestClass, Tier
+from extproc.model.topology import Role
 from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
-from extproc.registry import Engines, ModelDefaults, ModelRules, Pool, Registry
+from extproc.pools import Pool, PoolDefaults, PoolSpec, Variant
+from extproc.registry import FIRST, NONE, Engines, ModelDefaults, ModelRules, Registry
 from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
 from extproc.snapshot import Limits, Snapshot
@@ -30,7 +33,7 @@ NEEDS_RESTART = (
     "listeners",
     "audit",
     "shutdown_grace_s",
-    "pools",
+    "usage",
 )
 """Keys whose change Envoy or the sockets must follow as well."""
 
@@ -104,6 +107,7 @@ class LimitsConfig(Config):
 
 class ListenersConfig(Config):
     ext_proc: Address
+    control: Address
     admin: TcpAddress
     metrics: TcpAddress | None
     envoy: TcpAddress
@@ -127,6 +131,15 @@ class Settings(Config):
     models: list[ModelRules]
     extra_models: list[ModelRules]
     pools: list[Pool]
+    pool_defaults: PoolDefaults
+    default_pool: Name
+    variants: dict[Name, Variant]
+    accuracy_floors: dict[Name, Annotated[float, Field(gt=0, le=1)]]
+    telemetry: TelemetryConfig
+    health: HealthConfig
+    weights: WeightsConfig
+    usage: UsageConfig
+    xds: XdsConfig
     trust: TrustConfig
     tenants: TenantsConfig
     unknown_paths: Literal["pass", "reject"]
@@ -145,6 +158,9 @@ class Settings(Config):
             scenarios=self.scenarios,
             classify=self.classify,
         )
+
+    def pool_specs(self) -> tuple[PoolSpec, ...]:
+        return pools.specs(self.pools, self.pool_defaults, self.variants)
 
 
 class Secrets(Config):
@@ -172,7 +188,7 @@ def parsed(kind: type[C], tree: Mapping[str, Any], *, at: str = "") -> C:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(tuple(_problem(detail, at) for detail in error.errors(include_url=False))) from None
+        raise ConfigError(problems_of(error, at=at)) from None
 
 
 def defaults_text() -> bytes:
@@ -192,7 +208,10 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def cross_check(settings: Settings) -> Iterable[Problem]:
     """Mistakes between keys that each are well-formed."""
     yield from _scenario_names(settings)
+    yield from pools.problems(settings.pools, settings.pool_defaults, settings.variants)
     yield from _pool_names(settings)
+    for name in sorted(settings.accuracy_floors.keys() - settings.scenarios.keys()):
+        yield Problem(f"accuracy_floors.{name}", f"no scenario {name!r}; allowed: {', '.join(settings.scenarios)}")
     batch = settings.inference_params.batch
     if batch.min_size > batch.max_size:
         yield Problem("inference_params.batch.min_size", f"allowed: at most max_size ({batch.max_size})")
@@ -237,18 +256,33 @@ def _scenario_names(settings: Settings) -> Iterable[Problem]:
 
 
 def _pool_names(settings: Settings) -> Iterable[Problem]:
-    names = [pool.name for pool in settings.pools]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield Problem(f"pools.{index}.name", f"the name {name!r} stands twice")
-        if name.startswith("llm_"):
-            yield Problem(f"pools.{index}.name", "names starting with llm_ are taken by our own clusters")
+    """Who names a pool names one that exists and that serves models by name."""
+    defaults = settings.pool_defaults
+    stable = [pool.name for pool in settings.pools if (pool.role or defaults.role) is Role.STABLE]
+    allowed = f"allowed: {', '.join(stable) or 'none'}"
     for key in ("models", "extra_models"):
         for index, model in enumerate(getattr(settings, key)):
-            if model.pool is not None and model.pool not in names:
-                yield Problem(
-                    f"{key}.{index}.pool", f"no pool {model.pool!r}; allowed: {', '.join(names) or 'none'}"
-                )
+            if model.pool is not None and model.pool not in stable:
+                yield Problem(f"{key}.{index}.pool", f"no stable pool {model.pool!r}; {allowed}")
+    if settings.default_pool not in (FIRST, NONE, *stable):
+        yield Problem("default_pool", f"no stable pool {settings.default_pool!r}; {allowed}, {FIRST}, {NONE}")
+    yield from _patterns(settings)
+    known = [pool.name for pool in settings.pools]
+    for index, view in enumerate(settings.xds.views):
+        for name in sorted(set(view.pools) - set(known)):
+            yield Problem(f"xds.views.{index}.pools", f"no pool {name!r}; allowed: {', '.join(known) or 'none'}")
+
+
+def _patterns(settings: Settings) -> Iterable[Problem]:
+    """A model's name leads to one pool, whatever the order of the profiles."""
+    seen: dict[str, str] = {}
+    for key in ("extra_models", "models"):
+        for index, model in enumerate(getattr(settings, key)):
+            for pattern in model.match if model.pool is not None else ():
+                first = seen.setdefault(pattern, model.pool)
+                if first != model.pool:
+                    told = f"{pattern!r} names two pools, {first!r} and {model.pool!r}"
+                    yield Problem(f"{key}.{index}.match", told)
 
 
 def changed_needing_restart(old: Settings, new: Settings) -> tuple[str, ...]:
@@ -268,6 +302,8 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
             defaults=settings.default_model,
             models=[*settings.extra_models, *settings.models],
             pools=settings.pools,
+            specs=settings.pool_specs(),
+            default_pool=settings.default_pool,
             engines=settings.engines,
             context_fraction=settings.inference_params.max_tokens.context_fraction,
             lowest_latency_models=fast.models,
@@ -296,11 +332,3 @@ def _trust(config: TrustConfig, tokens: list[bytes]) -> Trust:
 def _tenants(config: TenantsConfig, keys: list[bytes]) -> Tenants:
 
     return Tenants(config.key_header, {digest(key): tenant_name(key) for key in keys}, config.classes)
-
-
-def _problem(detail: Any, at: str) -> Problem:
-    path = ".".join(str(part) for part in (at, *detail["loc"]) if part != "")
-    if detail["type"] == "extra_forbidden":
-        return Problem(path, "unknown key")
-    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return Problem(path, message if message.startswith(("allowed", "not a", "Field")) else f"allowed: {message}")

@@ -16,31 +16,27 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from extproc.cli.envoy_config import (
-    EngineCluster,
-    Pipe,
-    Plan,
-    Tcp,
-    dump,
-    find_envoy,
-    load_template,
-    render,
-)
+from msgspec.structs import replace
+
+from extproc.cli.envoy_binary import find_envoy
 from extproc.model.names import Engine
+from extproc.resources.bootstrap import render
+from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
+from extproc.resources.template import dump, load_template
 from tests.ports import free_port
 
 NOBODY = Pipe("/nonexistent/extproc.sock")
 """A sidecar that is dead."""
 
 
-def plan(engine_port: int, *, ext_proc: Tcp | Pipe = NOBODY, **changes: Any) -> Plan:
+def plan(engine_port: int, *, ext_proc: Tcp | Pipe = NOBODY, control: Tcp | Pipe = NOBODY, **changes: Any) -> Plan:
     """One llama.cpp engine called engine-1 on loopback: it speaks most families."""
-    engine = EngineCluster("engine-1", Engine.LLAMACPP, "127.0.0.1", engine_port)
-    return Plan(**{"engines": (engine,), "ext_proc": ext_proc, **changes})
+    engine = EngineCluster("engine-1", Engine.LLAMACPP, (Served("127.0.0.1", engine_port),))
+    return Plan(**{"engines": (engine,), "ext_proc": ext_proc, "control": control, **changes})
 
 
 def talk(port: int, data: bytes, *, answers: int = 1, timeout: float = 3.0) -> bytes:
@@ -78,9 +74,16 @@ def _whole(received: bytes, answers: int, *, headless: bool) -> bool:
 
 class RealEnvoy:
     """Runs from construction until `stop()`. Ports and log of the plan are replaced by free ones and a file;
-    `adjust` may change the rendered configuration before it is written."""
+    `made` renders the configuration, `adjust` may change it before it is written. Not `ready`: do not wait."""
 
-    def __init__(self, wanted: Plan, *, adjust: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def __init__(
+        self,
+        wanted: Plan,
+        *,
+        adjust: Callable[[dict[str, Any]], None] | None = None,
+        made: Callable[[Plan], dict[str, Any]] = lambda plan: render(load_template(), plan),
+        ready: bool = True,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="envoy-"))
         self.port, self.admin_port = free_port(), free_port()
         self.access_log = self.folder / "access.log"
@@ -90,7 +93,7 @@ class RealEnvoy:
             admin=Tcp("127.0.0.1", self.admin_port),
             access_log_path=str(self.access_log),
         )
-        config = render(load_template(), self.plan)
+        config = made(self.plan)
         if adjust is not None:
             adjust(config)
         written = self.folder / "envoy.yaml"
@@ -100,7 +103,8 @@ class RealEnvoy:
         command += ["--concurrency", "1", "--file-flush-interval-msec", "50"]
         self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
         try:
-            self._await_ready()
+            if ready:
+                self.await_ready()
         except BaseException:
             self.stop()
             raise
@@ -138,7 +142,7 @@ class RealEnvoy:
     def log(self) -> str:
         return (self.folder / "envoy.log").read_text(errors="replace")
 
-    def _await_ready(self) -> None:
+    def await_ready(self) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             if self.process.poll() is not None:

@@ -88,6 +88,7 @@ def test_a_request_is_judged_in_its_body_phase() -> None:
             ("x-llm-priority", b"normal"),
             ("x-llm-params", params),
             ("x-llm-tenant", b"anonymous"),
+            ("x-llm-model", b"default"),
             ("x-llm-continuation", b"1"),
         ),
         body_headers=(("content-length", b"62"),),
@@ -388,6 +389,7 @@ CLAIMS = (
     ("x-llm-pool", b"evil"),
     ("x-llm-priority", b"critical"),
     ("x-llm-tenant", b"root"),
+    ("x-llm-model", b"cheap"),
     ("x-request-class", b"critical"),
     ("x-tenant", b"root"),
     ("x-business-label", b"legal"),
@@ -407,6 +409,7 @@ def test_a_clients_own_words_are_not_believed(proof: tuple[tuple[str, bytes], ..
         "x-llm-priority": b"normal",
         "x-llm-params": found.decision.parameter_set.encode(),
         "x-llm-tenant": b"anonymous",
+        "x-llm-model": b"default",
         "x-llm-pool": b"vllm",
         "x-llm-continuation": b"1",
     }

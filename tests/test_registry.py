@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extproc import registry as registry_module
-from extproc.errors import ConfigError
 from extproc.model.names import Engine, Family
-from extproc.registry import MAX_REMEMBERED_MODELS, Profile, Registry
+from extproc.model.topology import Role
+from extproc.registry import FIRST, MAX_REMEMBERED_MODELS, NONE, Profile, Registry
 from extproc.settings import load
 from tests.decide.worlds import pools, world
 
@@ -110,6 +110,8 @@ def bare(*, context_fraction: float = 0.65, window: int = 8192) -> Registry:
         defaults=loaded.default_model.model_copy(update={"context_window": window}),
         models=[],
         pools=[],
+        specs=(),
+        default_pool=FIRST,
         engines=loaded.engines,
         context_fraction=context_fraction,
         lowest_latency_models=["fast", "quick-*"],
@@ -152,6 +154,42 @@ def test_no_pool_for_an_api_nobody_speaks() -> None:
     assert world().registry.pool_for(Family.OPENAI) is None
 
 
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.STABLE])
+def test_only_stable_pools_are_found_by_api(role: Role) -> None:
+    tree = yaml.safe_load(pools(Engine.LLAMACPP, Engine.VLLM))
+    tree["pools"][0]["role"] = role.value
+    registry = world(yaml.safe_dump(tree)).registry
+    found = registry.pool_for(Family.OPENAI)
+    assert found is not None
+    assert found.name == "vllm"
+    assert registry.pool_for(Family.LLAMACPP) is None
+    other = registry.pool("llamacpp")  # by its name it is
+    assert other is not None
+    assert other.role is role
+
+
+def test_what_decisions_know_of_a_pool() -> None:
+    tree: dict[str, Any] = {
+        "pools": [
+            {"name": "p", "engine": "vllm", "endpoints": ["http://h:1"], "variant": "awq-4bit"},
+            {
+                "name": "q",
+                "engine": "vllm",
+                "endpoints": ["http://h:1"],
+                "hardware": {"generation": "h100", "memory_gb": 80},
+            },
+        ],
+    }
+    first, second = world(yaml.safe_dump(tree)).registry.pools
+    assert (first.role, first.variant, first.accuracy, first.hardware) == (Role.STABLE, "awq-4bit", 0.982, "")
+    assert (second.variant, second.accuracy, second.hardware) == ("fp16", 1.0, "h100/80GB")
+
+
+@pytest.mark.parametrize("default", [FIRST, NONE, "vllm"])
+def test_the_default_pool_is_known_by_its_word(default: str) -> None:
+    assert world(pools(Engine.VLLM) + f"default_pool: {default}").registry.default_pool == default
+
+
 @pytest.mark.parametrize(
     ("engine", "pool", "schedules"),
     [(False, None, False), (True, None, True), (True, False, False), (False, True, True)],
@@ -172,35 +210,3 @@ def test_engine_rules() -> None:
     registry = world("engines: {triton: {min_output_tokens: 7}}").registry
     assert registry.engine_rules(Engine.TRITON).min_output_tokens == 7
     assert registry.engine_rules(Engine.VLLM).min_output_tokens == 1
-
-
-GOOD = ["http://127.0.0.1:8000", "http://engine:1", "https://engine", "http://[::1]:65535", "http://h:8000/"]
-BAD = [
-    "",
-    "engine:8000",
-    "ftp://h:1",
-    "http://",
-    "http://:80",
-    "http://h:99999",
-    "http://h:-1",
-    "http://h:x",
-    "http://h:0",
-    "http://h:1/v1",
-    "http://h:1?x=1",
-    "http://h:1#x",
-    "http://user:word@h:1",
-]
-
-
-@pytest.mark.parametrize("url", GOOD)
-def test_endpoints(url: str) -> None:
-    loaded = load(yaml.safe_dump({"pools": [{"name": "p", "engine": "vllm", "endpoints": [url]}]}))
-    assert loaded.pools[0].endpoints == [url]
-
-
-@pytest.mark.parametrize("url", BAD)
-def test_no_endpoints(url: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        load(yaml.safe_dump({"pools": [{"name": "p", "engine": "vllm", "endpoints": [url]}]}))
-    assert [problem.path for problem in refusal.value.problems] == ["pools.0.endpoints.0"]
-    assert refusal.value.problems[0].message.startswith("allowed: ")

@@ -64,6 +64,7 @@ def test_shipped_values() -> None:
     assert (SHIPPED.limits.max_body_bytes, SHIPPED.limits.max_keys) == (16 << 20, 4096)
     assert SHIPPED.listeners.model_dump() == {
         "ext_proc": "unix:extproc.sock",
+        "control": "unix:control.sock",
         "admin": "127.0.0.1:9902",
         "metrics": None,
         "envoy": "127.0.0.1:10000",
@@ -175,7 +176,13 @@ MISTAKES: list[tuple[str, str, str, str]] = [
         "pools.0.engine",
         "allowed: 'triton', 'vllm' or 'llamacpp'",
     ),
-    ("missing", "pools: [{name: a, engine: vllm}]", "pools.0.endpoints", "Field required"),
+    ("missing", "pools: [{name: a, endpoints: ['http://h:1']}]", "pools.0.engine", "Field required"),
+    (
+        "no_endpoints",
+        "pools: [{name: a, engine: vllm}]",
+        "pools.0",
+        "allowed: exactly one of endpoints, endpoints_file, endpoints_dns",
+    ),
     (
         "a_network",
         "trust: {sources: [10.0.0.1/8]}",
@@ -200,6 +207,7 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ),
     ("a_port", "listeners: {ext_proc: '127.0.0.1:65536'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
     ("no_host", "listeners: {ext_proc: ':80'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
+    ("a_control_address", "listeners: {control: 9000}", "listeners.control", "allowed: a valid string"),
     ("no_socket_here", "listeners: {admin: 'unix:a.sock'}", "listeners.admin", "allowed: HOST:PORT"),
     ("no_socket_for_metrics", "listeners: {metrics: 'unix:a.sock'}", "listeners.metrics", "allowed: HOST:PORT"),
     ("a_path", "extra_paths: [v1/x]", "extra_paths.0", "allowed: a path, or a prefix ending in *"),
@@ -236,6 +244,13 @@ def test_a_mistake_is_told_with_its_path_and_what_is_allowed(text: str, path: st
         assert found[path] == message
     assert "s3cret" not in found[path]
 
+
+TWO_POOLS = """
+pools:
+  - {name: chat, engine: vllm, endpoints: ['http://h:1']}
+  - {name: spare, engine: vllm, endpoints: ['http://h:2'], role: canary}
+"""
+TWO_STABLE = TWO_POOLS.replace("spare", "code").replace(", role: canary", "")
 
 CROSS: list[tuple[str, str, str, str]] = [
     (
@@ -284,7 +299,74 @@ CROSS: list[tuple[str, str, str, str]] = [
         "pool_of_a_model",
         "models: [{name: a, match: [a], pool: nope}]",
         "models.0.pool",
+        "no stable pool 'nope'; allowed: none",
+    ),
+    (
+        "pool_of_an_extra_model",
+        TWO_POOLS + "extra_models: [{name: a, match: [a], pool: nope}]",
+        "extra_models.0.pool",
+        "no stable pool 'nope'; allowed: chat",
+    ),
+    (
+        "pool_that_is_not_stable",
+        TWO_POOLS + "models: [{name: a, match: [a], pool: chat}, {name: b, match: [b], pool: spare}]",
+        "models.1.pool",
+        "no stable pool 'spare'; allowed: chat",
+    ),
+    (
+        "pool_that_is_not_stable_by_default",
+        TWO_POOLS + "pool_defaults: {role: light}\nmodels: [{name: a, match: [a], pool: chat}]",
+        "models.0.pool",
+        "no stable pool 'chat'; allowed: none",
+    ),
+    (
+        "default_pool",
+        TWO_POOLS + "default_pool: nope",
+        "default_pool",
+        "no stable pool 'nope'; allowed: chat, first, none",
+    ),
+    (
+        "default_pool_that_is_not_stable",
+        TWO_POOLS + "default_pool: spare",
+        "default_pool",
+        "no stable pool 'spare'; allowed: chat, first, none",
+    ),
+    (
+        "a_pattern_of_two_pools",
+        TWO_STABLE + "models: [{name: a, match: [x, 'm*'], pool: chat}, {name: b, match: ['m*', y], pool: code}]",
+        "models.1.match",
+        "'m*' names two pools, 'chat' and 'code'",
+    ),
+    (
+        "a_pattern_of_two_pools_in_two_lists",
+        TWO_STABLE
+        + "models: [{name: a, match: [m], pool: chat}]\nextra_models: [{name: b, match: [m], pool: code}]",
+        "models.0.match",
+        "'m' names two pools, 'code' and 'chat'",
+    ),
+    (
+        "a_view",
+        TWO_STABLE + "xds: {views: [{node_id: '*', node_cluster: '*', pools: [chat, nope]}]}",
+        "xds.views.0.pools",
+        "no pool 'nope'; allowed: chat, code",
+    ),
+    (
+        "a_view_of_nothing",
+        "xds: {views: [{node_id: '*', node_cluster: '*', pools: [nope]}]}",
+        "xds.views.0.pools",
         "no pool 'nope'; allowed: none",
+    ),
+    (
+        "an_accuracy_floor",
+        "accuracy_floors: {nope: 0.9}",
+        "accuracy_floors.nope",
+        "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
+    ),
+    (
+        "a_variant",
+        TWO_STABLE + "pool_defaults: {variant: int2}",
+        "pool_defaults.variant",
+        "no variant 'int2'; allowed: fp16, awq-4bit, gptq-4bit, mixed",
     ),
     (
         "batch",
@@ -310,6 +392,27 @@ CROSS: list[tuple[str, str, str, str]] = [
 @pytest.mark.parametrize(("text", "path", "message"), [case[1:] for case in CROSS], ids=[case[0] for case in CROSS])
 def test_keys_that_contradict_each_other(text: str, path: str, message: str) -> None:
     assert problems(text) == {path: message}
+
+
+@pytest.mark.parametrize("default", ["first", "none", "chat", "code"])
+def test_a_default_pool(default: str) -> None:
+    assert load(TWO_STABLE + f"default_pool: {default}").default_pool == default
+
+
+def test_patterns_that_lead_to_one_pool() -> None:
+    """Twice to the same, or one of them to none of its own."""
+    load(TWO_STABLE + "models: [{name: a, match: [m], pool: chat}, {name: b, match: [m], pool: chat}]")
+    load(TWO_STABLE + "models: [{name: a, match: [m], pool: chat}, {name: b, match: [m]}]")
+
+
+def test_pools_of_a_loaded_config_have_their_defaults() -> None:
+    loaded = load(TWO_POOLS + "pool_defaults: {max_acceptable_p99_ms: 900, variant: mixed}")
+    assert [(spec.name, spec.role, spec.max_acceptable_p99_s) for spec in loaded.pool_specs()] == [
+        ("chat", "stable", 0.9),
+        ("spare", "canary", 0.9),
+    ]
+    facts = snapshot(loaded, Secrets(tokens=[], tenant_keys=[]), generation=1).registry.pools
+    assert [(pool.variant, pool.accuracy) for pool in facts] == [("mixed", 0.995)] * 2
 
 
 def test_several_mistakes_are_told_at_once() -> None:
@@ -461,7 +564,9 @@ def test_a_reference_names_one_place(given_fields: dict[str, str]) -> None:
         ("listeners: {admin: '127.0.0.1:1'}", ("listeners",)),
         ("audit: {keep: 1}", ("audit",)),
         ("shutdown_grace_s: 1", ("shutdown_grace_s",)),
-        ("pools: [{name: a, engine: vllm, endpoints: ['http://h:1']}]", ("pools",)),
+        ("pools: [{name: a, engine: vllm, endpoints: ['http://h:1']}]", ()),
+        ("weights: {max_step: 0.5}", ()),
+        ("usage: {enabled: true}", ("usage",)),
         ("shutdown_grace_s: 1\nfailure_mode: closed", ("failure_mode", "shutdown_grace_s")),
     ],
 )
@@ -475,7 +580,7 @@ def test_what_needs_a_restart_exists_and_is_marked() -> None:
     text = defaults_text().decode()
     for key in NEEDS_RESTART:
         at = text.index(f"\n{key}:")
-        block = text[text.rindex("\n\n", 0, at) :].lstrip("\n").partition("\n\n")[0]
+        block = text[text.rindex("\n\n", 0, at + 1) :].lstrip("\n").partition("\n\n")[0]
         assert "(restart)" in block, key
 
 

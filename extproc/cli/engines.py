@@ -1,16 +1,14 @@
-"""`--engine URL=KIND` to pools, and pools to Envoy clusters."""
+"""`--engine URL=KIND` to pools."""
 
 from __future__ import annotations
 
 import argparse
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from extproc.cli.envoy_config import EngineCluster
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
-from extproc.registry import Pool
+from extproc.pools import EndpointConfig, Pool, endpoint
 
 
 def engine_argument(text: str) -> tuple[str, Engine]:
@@ -22,14 +20,17 @@ def engine_argument(text: str) -> tuple[str, Engine]:
         raise argparse.ArgumentTypeError(f"expected URL={'|'.join(Engine)}") from None
 
 
-def pools_of(engines: list[tuple[str, Engine]], *, by_priority: bool) -> list[Pool]:
-    """Pools engine-1, engine-2, … in the order given. Without `by_priority` the engine's rules say."""
+def pools_of(engines: list[tuple[str, Engine]], *, by_priority: bool, metrics_url: str | None = None) -> list[Pool]:
+    """Pools engine-1, engine-2, … in the order given. Without `by_priority` the engine's rules say.
+
+    `metrics_url`: one page that tells of all of them.
+    """
     try:
         return [
             Pool(
                 name=f"engine-{number}",
                 engine=kind,
-                endpoints=[url],
+                endpoints=[url if metrics_url is None else _with_metrics(url, metrics_url)],
                 schedules_by_priority=True if by_priority and kind is not Engine.LLAMACPP else None,
             )
             for number, (url, kind) in enumerate(engines, 1)
@@ -38,21 +39,11 @@ def pools_of(engines: list[tuple[str, Engine]], *, by_priority: bool) -> list[Po
         raise CannotStart(f"--engine: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
 
+def _with_metrics(url: str, page: str) -> EndpointConfig:
+    where = endpoint(url)
+    return EndpointConfig(address=where.address, http_port=where.http_port, metrics_url=page)
+
+
 def standin_engines(url: str) -> list[tuple[str, Engine]]:
     """The stand-in plays all three engines."""
     return [(url, kind) for kind in (Engine.VLLM, Engine.TRITON, Engine.LLAMACPP)]
-
-
-def cluster(pool: Pool) -> EngineCluster:
-    """A pool's Envoy cluster. The static bootstrap has one endpoint a pool."""
-    parts = urlsplit(pool.endpoints[0])
-    tls = parts.scheme == "https"
-    assert parts.hostname is not None, "pools are validated"
-    return EngineCluster(
-        name=pool.name,
-        engine=pool.engine,
-        host=parts.hostname,
-        port=parts.port or (443 if tls else 80),
-        tls=tls,
-        host_rewrite=parts.hostname if tls else "",
-    )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from extproc import __version__
-from extproc.cli import check, explain, render, serve, up
+from extproc.cli import check, explain, render, serve, up, weights
 from extproc.errors import CannotStart, ConfigError, OurFault
 
 CANNOT, WRONG = 1, 2
@@ -46,6 +46,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"extproc {__version__}")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(info)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (up, serve, check, explain, render):
+    for module in (up, serve, check, explain, weights, render):
         module.add_to(commands)
     return parser

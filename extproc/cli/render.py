@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from extproc.cli.arguments import add_config
-from extproc.cli.engines import cluster
-from extproc.cli.envoy_config import Pipe, Plan, Tcp, dump, load_template, render
-from extproc.errors import CannotStart
+from extproc.deployment import plan, static_plan
+from extproc.resources.bootstrap import following, from_files, render
+from extproc.resources.template import dump, load_overlay, load_template
 from extproc.settings import Settings, load
+
+FILES = "xds"
+"""Folder of the last-good files, in the state directory."""
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -19,46 +22,40 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--state-dir", type=Path, default=Path("/run/extproc"), metavar="DIR", help="where sockets are"
     )
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--static", action="store_true", help="endpoints as configured, no control plane")
+    kinds.add_argument(
+        "--last-good", action="store_true", help="follows the files the sidecar keeps in the state dir"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config.read_bytes() if arguments.config else b"")
-    print(rendered(settings, arguments.state_dir.absolute()), end="")
+    state_dir = arguments.state_dir.absolute()
+    if arguments.last_good:
+        text = last_good(settings, state_dir)
+    else:
+        text = (
+            static(settings, state_dir)
+            if arguments.static or not settings.xds.enabled
+            else rendered(settings, state_dir)
+        )
+    print(text, end="")
     return 0
 
 
+def static(settings: Settings, state_dir: Path) -> str:
+    """With endpoints as configured; CannotStart where the settings name no pool."""
+    return dump(render(load_template(), static_plan(settings, state_dir)))
+
+
 def rendered(settings: Settings, state_dir: Path) -> str:
-    """The bootstrap as text; CannotStart where the settings name no pool."""
-    return dump(render(load_template(), plan(settings, state_dir)))
+    """A bootstrap that follows the control plane, wherever its pools are."""
+    return dump(following(load_template(), load_overlay(), plan(settings, state_dir, ())))
 
 
-def plan(settings: Settings, state_dir: Path) -> Plan:
-    if not settings.pools:
-        raise CannotStart("the config names no pools, so there is nothing to route to")
-    several = [pool.name for pool in settings.pools if len(pool.endpoints) > 1]
-    if several:
-        raise CannotStart(f"a static Envoy config has one endpoint a pool; too many in: {', '.join(several)}")
-    return Plan(
-        engines=tuple(cluster(pool) for pool in settings.pools),
-        ext_proc=address(settings.listeners.ext_proc, state_dir),
-        listener=tcp(settings.listeners.envoy),
-        admin=address(settings.listeners.envoy_admin, state_dir),
-        fail_open=settings.failure_mode == "open",
-        unknown_paths=settings.unknown_paths,
-        max_body_bytes=settings.limits.max_body_bytes,
-        extra_paths=tuple(settings.extra_paths),
-        # Also while no key is listed: keys may come with a reload, which Envoy does not see.
-        extra_allowed_headers=(settings.tenants.key_header,),
-    )
-
-
-def tcp(text: str) -> Tcp:
-    host, _, port = text.rpartition(":")
-    return Tcp(host.strip("[]"), int(port))
-
-
-def address(text: str, state_dir: Path) -> Tcp | Pipe:
-    if text.startswith("unix:"):
-        return Pipe(str(state_dir / text.removeprefix("unix:")))
-    return tcp(text)
+def last_good(settings: Settings, state_dir: Path) -> str:
+    """A bootstrap that follows the files the control plane keeps: serves without it, and with it."""
+    overlay = load_overlay()
+    return dump(from_files(load_template(), overlay, plan(settings, state_dir, ()), str(state_dir / FILES)))

@@ -50,6 +50,7 @@ def adjusted(settings: Settings, arguments: argparse.Namespace) -> Settings:
 
 def announce(listening: Listening) -> None:
     print(f"ext_proc  {listening.ext_proc}")
+    print(f"control   {listening.control}")
     print(f"admin     http://{listening.admin}/")
     if listening.metrics:
         print(f"metrics   http://{listening.metrics}/metrics")

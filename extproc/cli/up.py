@@ -13,13 +13,17 @@ from extproc.app import ConfigSource, Listening, Sidecar, state_directory
 from extproc.cli import processes
 from extproc.cli.arguments import add_config, add_state_dir
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
-from extproc.cli.envoy_config import Pipe, find_envoy
-from extproc.cli.render import address, rendered, tcp
+from extproc.cli.envoy_binary import find_envoy
+from extproc.cli.render import last_good, rendered, static
 from extproc.cli.serve import adjusted, stop_on_signals
+from extproc.deployment import address, tcp
 from extproc.edge.grpc_server import MAX_SOCKET_PATH, check_free, clear_stale
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
+from extproc.pools import Pool
+from extproc.resources.plan import Pipe
 from extproc.settings import Settings
+from extproc.standin import metrics_page
 
 Engines = list[tuple[str, Engine]]
 
@@ -67,7 +71,8 @@ def with_engines(settings: Settings, arguments: argparse.Namespace, engines: Eng
     adapted = adjusted(settings, arguments)
     if not engines:
         return adapted
-    return adapted.model_copy(update={"pools": pools_of(engines, by_priority=standin)})
+    page = f"{engines[0][0]}{metrics_page.PATH}" if standin else None
+    return adapted.model_copy(update={"pools": pools_of(engines, by_priority=standin, metrics_url=page)})
 
 
 async def _envoy(
@@ -82,7 +87,10 @@ async def _envoy(
         raise CannotStart(f"the socket path {admin.path} is too long: choose a shorter --state-dir")
     clear_stale(Path(admin.path))
     config = state_dir / "envoy.json"
-    config.write_text(rendered(settings, state_dir), encoding="utf-8")
+    follows = settings.xds.enabled
+    config.write_text(rendered(settings, state_dir) if follows else static(settings, state_dir), encoding="utf-8")
+    if follows:  # what to start Envoy from where the sidecar is not there first
+        (state_dir / "envoy-last-good.json").write_text(last_good(settings, state_dir), encoding="utf-8")
     return await stack.enter_async_context(processes.envoy(binary, config, Path(admin.path)))
 
 
@@ -107,11 +115,21 @@ EXAMPLES = (
 def banner(settings: Settings, listening: Listening, *, standin: bool) -> str:
     """What listens where, and three curl lines that work."""
     base = f"http://{settings.listeners.envoy}"
-    pools = [f"{pool.name:<9} {pool.endpoints[0]} ({pool.engine.value})" for pool in settings.pools]
+    pools = [f"{pool.name:<9} {where(pool)} ({pool.engine.value})" for pool in settings.pools]
     lines = [f"Envoy     {base}", *(["stand-in engine:"] if standin else []), *pools]
     lines += [f"admin     http://{listening.admin}/", f"audit     {listening.audit}", ""]
     lines += [curl(base, settings, text) for _, text in EXAMPLES]
     return "\n".join([*lines, "", "Ctrl-C ends all of it."])
+
+
+def where(pool: Pool) -> str:
+    """A pool's endpoints, in short."""
+    if pool.endpoints_dns is not None:
+        return f"{pool.endpoints_dns.host}:{pool.endpoints_dns.http_port}"
+    if pool.endpoints_file is not None:
+        return pool.endpoints_file
+    urls = [f"{'https' if each.tls else 'http'}://{each.key}" for each in pool.listed()]
+    return urls[0] if len(urls) == 1 else f"{urls[0]} and {len(urls) - 1} more"
 
 
 def curl(base: str, settings: Settings, text: str) -> str:

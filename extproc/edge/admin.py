@@ -27,7 +27,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot")
+LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights")
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -50,6 +50,7 @@ class AdminSources:
     ready: Callable[[], str | None]
     config: Callable[[], Mapping[str, object]]
     snapshot: Callable[[], Mapping[str, object]]
+    weights: Callable[[], Mapping[str, object]]
     metrics: Callable[[], tuple[bytes, str]]
     uptime: Callable[[], float]
 
@@ -73,6 +74,7 @@ def application(sources: AdminSources) -> web.Application:
     app.router.add_get("/", pages.status)
     app.router.add_get("/config", pages.config)
     app.router.add_get("/snapshot", pages.snapshot)
+    app.router.add_get("/weights", pages.weights)
     return app
 
 
@@ -121,6 +123,9 @@ class _Pages:
 
     async def snapshot(self, _: web.Request) -> web.Response:
         return _json(self._sources.snapshot())
+
+    async def weights(self, _: web.Request) -> web.Response:
+        return _json(self._sources.weights())
 
     async def status(self, _: web.Request) -> web.Response:
         snapshot = self._sources.snapshot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ SOCKET_MODE = 0o660
 MAX_PORT = 65535
 
 
-def server(max_body_bytes: int) -> grpc.aio.Server:
+def server(max_body_bytes: int, more: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Server:
     """A server whose message limit agrees with the body limit. Ports are not shared with another process."""
     options: list[tuple[str, Any]] = [
+        *more,
         ("grpc.max_receive_message_length", max_body_bytes + MESSAGE_MARGIN_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),

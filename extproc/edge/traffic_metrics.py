@@ -17,6 +17,7 @@ from prometheus_client.utils import floatToGoString
 
 from extproc.model.telemetry import AccessSample, UsageSample
 from extproc.tally import Buckets, BucketsBy, Counts
+from extproc.usage.seen import Outcome as ReadOutcome
 from extproc.windows.outcome import Outcome, outcome
 
 DURATION_BUCKETS_S = (
@@ -53,6 +54,7 @@ class TrafficMetrics:
         self._tokens = counts("llm_tokens", "Tokens.", ("kind", "scenario", "length_bucket"))
         self._counted = counts("llm_requests_with_usage", "Requests with known tokens.", ("scenario", "estimated"))
         self._long = counts("llm_requests_over_1k_tokens", "Those of more than 1000 tokens.", ("scenario",))
+        self._answers = counts("llm_usage_answers", "Answers looked at, by what came of it.", ("outcome", "reason"))
         self._reasons = counts("llm_finish_reasons", "Why answers ended.", ("reason", "scenario"))
         registry.register(self._tables)
         self._open = Gauge("llm_access_log_streams_open", "Open access log streams.", registry=registry)
@@ -71,7 +73,10 @@ class TrafficMetrics:
             count += 1
         self._entries.add(("finished",), count)
 
-    def used(self, usage: UsageSample) -> None:
+    def usage_ended(self, ended: ReadOutcome, reason: str) -> None:
+        self._answers.add((ended.value, reason or NONE))
+
+    def usage(self, usage: UsageSample) -> None:
         """Tokens of one answer. An unknown prompt length adds nothing, and the output alone is the length."""
         scenario, prompt = usage.scenario or NONE, usage.prompt_tokens or 0
         total = prompt + usage.output_tokens

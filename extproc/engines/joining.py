@@ -35,24 +35,39 @@ class Join(StrEnum):
     """What of an endpoint a label's value is compared with."""
 
     ENDPOINT = "endpoint"
-    """`address:http_port`."""
+    """`address:http_port`, the address also by its name."""
     HOST = "host"
-    """The address; a port in the label does not count."""
+    """The address or its name; a port in the label does not count."""
 
 
 def find(samples: Mapping[str, EngineSample], endpoint: Endpoint, join: Join) -> EngineSample | None:
     """What a source knows of an endpoint, the worst of each term where several labels fit; None = nothing."""
-    if join is Join.ENDPOINT:
-        return samples.get(endpoint.key)
-    host = _host(endpoint.address)
-    return worst(sample for label, sample in samples.items() if _host(label) == host)
+    known = keyed(samples, join)
+    return next((known[name] for name in names(endpoint, join) if name in known), None)
+
+
+def keyed(samples: Mapping[str, EngineSample], join: Join) -> Mapping[str, EngineSample]:
+    """Samples by what `names` says of an endpoint, so that a thousand endpoints are not compared with as many
+    labels each."""
+    groups: dict[str, list[EngineSample]] = {}
+    for label, sample in samples.items():
+        groups.setdefault(_host(label) if join is Join.HOST else _whole(label), []).append(sample)
+    return {name: seen for name, group in groups.items() if (seen := worst(group))}
+
+
+def names(endpoint: Endpoint, join: Join) -> tuple[str, ...]:
+    """What an endpoint may be called by a source, the surest first: by its address, by the name it was found by."""
+    hosts = (endpoint.address, endpoint.hostname) if endpoint.hostname else (endpoint.address,)
+    if join is Join.HOST:
+        return tuple(_host(host) for host in hosts)
+    return tuple(_whole(f"{host}:{endpoint.http_port}") for host in hosts)
 
 
 def worst(samples: Iterable[EngineSample]) -> EngineSample | None:
     """Per term the worst that is known; `at` is the oldest. None of none."""
     known = list(samples)
-    if not known:
-        return None
+    if len(known) < 2:
+        return known[0] if known else None
     hits = [sample.prefix_hit_rate for sample in known if sample.prefix_hit_rate is not None]
     terms = {term: _highest(known, term) for term in WORST_IS_HIGH}
     return of_terms({**terms, "prefix_hit_rate": min(hits, default=None)}, at=min(sample.at for sample in known))
@@ -81,3 +96,8 @@ def _host(label: str) -> str:
     name, colon, port = label.rpartition(":")
     bare = name if colon and port.isdecimal() and (":" not in name or name.endswith("]")) else label
     return bare.strip("[]").lower()
+
+
+def _whole(label: str) -> str:
+    """Lower case, with its port: `[::1]:8000` is `::1:8000`, as an endpoint's key has it."""
+    return label.replace("[", "").replace("]", "").lower()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from extproc.model.telemetry import AccessSample
 from extproc.windows.expiring import Expiring
-from extproc.windows.latency import UNSEEN, LatencyReading, LatencyWindow, LatencyWindows
+from extproc.windows.latency import NO_TAIL, UNSEEN, LatencyReading, LatencyWindow, LatencyWindows, Tail
 from extproc.windows.outcome import Outcome, outcome
 
 OTHER = "other"
@@ -117,6 +117,11 @@ class Latency:
         """Of one endpoint; `UNSEEN` where no request is known of it."""
         known = self._endpoints.get(endpoint)
         return UNSEEN if known is None else known.window.reading(now=now)
+
+    def tail(self, endpoint: str, *, now: float) -> Tail:
+        """The P99 of one endpoint, without the rest of its reading; `NO_TAIL` where no request is known of it."""
+        known = self._endpoints.get(endpoint)
+        return NO_TAIL if known is None else known.window.tail(now=now)
 
     def readings(self, *, now: float) -> dict[str, LatencyReading]:
         """Of every endpoint that is placed."""

@@ -20,7 +20,8 @@ class Role(StrEnum):
 class Endpoint(Struct, frozen=True):
     """One engine server. `address` is an IP or a name; ports in 1..65535; `grpc_port` for Triton alone.
 
-    `metrics_url` None = the engine's usual place beside its HTTP port.
+    `metrics_url` None = the engine's usual place beside its HTTP port. `hostname` is the name an address was found
+    by, "" where it was given as it is.
     """
 
     address: str
@@ -28,6 +29,7 @@ class Endpoint(Struct, frozen=True):
     grpc_port: int | None = None
     metrics_url: str | None = None
     tls: bool = False
+    hostname: str = ""
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 from aiohttp import WSMsgType, web
 
+from extproc.standin import metrics_page
 from extproc.standin.bodies import MAX_BODY_BYTES
 from extproc.standin.memory import Memory
 from extproc.standin.receipt import Received, receive
@@ -56,11 +57,23 @@ class Engine:
     def __init__(self, delay_s: float = 0.0) -> None:
         self._delay_s = delay_s
         self._memory = Memory()
+        self._running = 0
+        self._finished = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request."""
         if request.path.startswith(_MEMORY_PATH):
             return self._recall(request)
+        if request.path == metrics_page.PATH:
+            return web.Response(text=metrics_page.page(running=self._running, finished=self._finished))
+        self._running += 1
+        try:
+            return await self._handle(request)
+        finally:
+            self._running -= 1
+            self._finished += 1
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:

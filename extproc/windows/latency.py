@@ -14,7 +14,7 @@ from msgspec import Struct
 from extproc.model.telemetry import AccessSample
 from extproc.windows.expiring import Expiring
 from extproc.windows.outcome import TIMEOUTS, Outcome
-from extproc.windows.sketch import Sketch
+from extproc.windows.sketch import Sketch, upper_quantile
 
 K = TypeVar("K", bound=Hashable)
 
@@ -44,6 +44,17 @@ class LatencyReading(Struct, frozen=True, kw_only=True):
     first_byte_p50_s: float | None
     first_byte_p95_s: float | None
     first_byte_p99_s: float | None
+    last_at: float | None
+
+
+class Tail(Struct, frozen=True, gc=False):
+    """The slow end alone, for whoever asks about every endpoint at each tick: `timed` durations and their P99.
+
+    `last_at`: as in `LatencyReading`.
+    """
+
+    timed: int
+    p99_s: float | None
     last_at: float | None
 
 
@@ -85,6 +96,11 @@ class LatencyWindow:
         for slot in self._slots.live(now=now):
             whole.merge(slot)
         return _reading(whole, self.last_at)
+
+    def tail(self, *, now: float) -> Tail:
+        """The same P99 as in `reading`."""
+        totals = [slot.total for slot in self._slots.live(now=now)]
+        return Tail(sum(total.count for total in totals), upper_quantile(totals, 0.99), self.last_at)
 
 
 _ANSWERING = frozenset({Outcome.OK, Outcome.CANCELLED})
@@ -169,5 +185,5 @@ class LatencyWindows(Generic[K]):
             yield key, window.reading(now=now)
 
 
-UNSEEN = _reading(_Slot(), None)
+UNSEEN, NO_TAIL = _reading(_Slot(), None), Tail(0, None, None)
 """What is known without any request."""

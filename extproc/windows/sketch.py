@@ -9,7 +9,9 @@ bounds them just as well, and then the order of merges makes no difference.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
+from heapq import merge
 from math import ceil, log
 
 RELATIVE_ERROR = 0.01
@@ -24,16 +26,21 @@ _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _PER_LOG = 1 / log(_GROWTH)
 _CENTRE = 2 / (1 + _GROWTH)
 
+_COUNT_BITS = 32
+_COUNT_MASK = (1 << _COUNT_BITS) - 1
+
 MAX_BUCKETS = ceil(log(HIGHEST / LOWEST) * _PER_LOG) + 2
 
 
 class Sketch:
     """Values >= 0, in whatever unit. `count` and `sum` are exact. Negative values and NaN are not counted."""
 
-    __slots__ = ("_buckets", "_zeros", "count", "sum")
+    __slots__ = ("_buckets", "_falling", "_falling_at", "_zeros", "count", "sum")
 
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}
+        self._falling = array("q")
+        self._falling_at = 0
         self._zeros = 0
         self.count = 0
         self.sum = 0.0
@@ -91,6 +98,17 @@ class Sketch:
             found.append(0.0 if bucket is None else _CENTRE * _GROWTH**bucket)
         return found
 
+    def falling(self) -> array[int]:
+        """Buckets above zero, the highest first, each as `bucket << 32 | count`: one number sorts faster than two.
+
+        Kept until the next value comes, so that a sketch that is complete is sorted once.
+        """
+        if self._falling_at != self.count:
+            packed = [bucket << _COUNT_BITS | count for bucket, count in self._buckets.items()]
+            self._falling = array("q", sorted(packed, reverse=True))
+            self._falling_at = self.count
+        return self._falling
+
 
 def merged(sketches: Iterable[Sketch]) -> Sketch:
     """A new sketch that has seen what all of them have."""
@@ -98,6 +116,19 @@ def merged(sketches: Iterable[Sketch]) -> Sketch:
     for sketch in sketches:
         whole.merge(sketch)
     return whole
+
+
+def upper_quantile(sketches: Sequence[Sketch], share: float) -> float | None:
+    """What `merged(sketches).quantile(share)` says, found from the top: a tenth of the work for shares near 1."""
+    count = sum(sketch.count for sketch in sketches)
+    if not count:
+        return None
+    above = count - _rank(share, count)
+    for packed in merge(*(sketch.falling() for sketch in sketches), reverse=True):
+        above -= packed & _COUNT_MASK
+        if above < 0:
+            return float(_CENTRE * _GROWTH ** (packed >> _COUNT_BITS))
+    return 0.0
 
 
 def _rank(share: float, count: int) -> int:

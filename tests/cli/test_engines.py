@@ -1,4 +1,4 @@
-"""`--engine URL=KIND`, and pools as Envoy clusters."""
+"""`--engine URL=KIND` to pools."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 
 import pytest
 
-from extproc.cli.engines import cluster, engine_argument, pools_of, standin_engines
+from extproc.cli.engines import engine_argument, pools_of, standin_engines
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
-from extproc.registry import Pool
+from extproc.model.topology import Endpoint
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,15 @@ def test_pools_in_the_order_given() -> None:
     assert pools_of([], by_priority=True) == []
 
 
+def test_one_page_may_tell_of_all_engines() -> None:
+    urls = [("http://a:1", Engine.TRITON), ("http://[::1]:2", Engine.VLLM)]
+    found = pools_of(urls, by_priority=False, metrics_url="http://m:9/x")
+    assert [pool.listed() for pool in found] == [
+        (Endpoint("a", 1, metrics_url="http://m:9/x"),),
+        (Endpoint("::1", 2, metrics_url="http://m:9/x"),),
+    ]
+
+
 def test_pools_by_priority_where_the_engine_has_one() -> None:
     found = pools_of(standin_engines("http://h:1"), by_priority=True)
     assert [(p.engine, p.schedules_by_priority) for p in found] == [
@@ -54,20 +63,3 @@ def test_a_bad_url_is_one_line(url: str) -> None:
     with pytest.raises(CannotStart, match=r"^--engine: allowed: http://host:port") as failure:
         pools_of([(url, Engine.VLLM)], by_priority=False)
     assert "\n" not in str(failure.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "host", "port", "tls", "rewrite"),
-    [
-        ("http://h:8000", "h", 8000, False, ""),
-        ("http://h", "h", 80, False, ""),
-        ("https://api.h", "api.h", 443, True, "api.h"),
-        ("https://api.h:8443", "api.h", 8443, True, "api.h"),
-        ("http://[::1]:9", "::1", 9, False, ""),
-        ("http://10.0.0.1:9/", "10.0.0.1", 9, False, ""),
-    ],
-)
-def test_clusters(url: str, host: str, port: int, tls: bool, rewrite: str) -> None:
-    found = cluster(Pool(name="p", engine=Engine.VLLM, endpoints=[url]))
-    assert (found.name, found.engine) == ("p", Engine.VLLM)
-    assert (found.host, found.port, found.tls, found.host_rewrite) == (host, port, tls, rewrite)

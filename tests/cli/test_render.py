@@ -1,99 +1,97 @@
-"""From settings to the plan of an Envoy config."""
+"""`extproc envoy-config`: which bootstrap is printed for which config."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-from extproc.cli.envoy_config import Pipe, Tcp
 from extproc.cli.main import main
-from extproc.cli.render import address, plan, rendered, tcp
+from extproc.cli.render import last_good, rendered, static
+from extproc.deployment import static_plan
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
-from extproc.settings import Settings, load
+from extproc.resources.bootstrap import render
+from extproc.resources.template import load_template
+from extproc.settings import load
 from tests.decide.worlds import pools
+from tests.resources.configs import MANAGER, at, clusters
 
 STATE = Path("/run/x")
 ONE = pools(Engine.VLLM)
+OURS = ["llm_ext_proc", "llm_control"]
 
 
-def settings(over: str) -> Settings:
-    return load(over)
+def test_a_static_config_is_json_that_names_the_pool() -> None:
+    config = json.loads(static(load(ONE), STATE))
+    assert list(clusters(config)) == ["vllm", *OURS]
+    assert config == render(load_template(), static_plan(load(ONE), STATE))
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("127.0.0.1:80", Tcp("127.0.0.1", 80)),
-        ("[::1]:80", Tcp("::1", 80)),
-        ("localhost:0", Tcp("localhost", 0)),
-        ("unix:a.sock", Pipe("/run/x/a.sock")),
-        ("unix:/abs/a.sock", Pipe("/abs/a.sock")),
-    ],
-)
-def test_addresses(text: str, found: Tcp | Pipe) -> None:
-    assert address(text, STATE) == found
-    if isinstance(found, Tcp):
-        assert tcp(text) == found
+@pytest.mark.parametrize("over", [ONE, "", "pools: [{name: a, engine: vllm, endpoints_file: a.yaml}]"])
+def test_a_follower_needs_no_endpoints(over: str) -> None:
+    for text in (rendered(load(over), STATE), last_good(load(over), STATE)):
+        config = json.loads(text)
+        assert list(clusters(config)) == OURS
+        assert config["admin"]["address"] == {"pipe": {"path": "/run/x/envoy-admin.sock"}}
 
 
-def test_the_plan_of_the_defaults() -> None:
-    made = plan(settings(ONE), STATE)
-    assert [engine.name for engine in made.engines] == ["vllm"]
-    assert made.ext_proc == Pipe("/run/x/extproc.sock")
-    assert made.admin == Pipe("/run/x/envoy-admin.sock")
-    assert made.listener == Tcp("127.0.0.1", 10000)
-    assert (made.fail_open, made.unknown_paths, made.max_body_bytes) == (True, "reject", 16 << 20)
-    assert (made.extra_paths, made.extra_allowed_headers) == ((), ("authorization",))
+def test_the_last_good_files_lie_in_the_state_directory() -> None:
+    config = json.loads(last_good(load(ONE), STATE))
+    source = at(config, "dynamic_resources", "cds_config", "path_config_source")
+    assert source["path"] == "/run/x/xds/cds.json"
 
 
-def test_the_plan_follows_the_settings() -> None:
-    over = ONE + (
-        "failure_mode: closed\nunknown_paths: pass\nextra_paths: [/a, /b/*]\nlimits: {max_body_bytes: 4096}\n"
-        "tenants: {key_header: x-api-key, keys: [{env: KEY}]}\nlisteners: {ext_proc: '10.0.0.1:5', envoy: '0.0.0.0:8080'}"
-    )
-    made = plan(settings(over), STATE)
-    assert (made.fail_open, made.unknown_paths, made.max_body_bytes) == (False, "pass", 4096)
-    assert (made.extra_paths, made.extra_allowed_headers) == (("/a", "/b/*"), ("x-api-key",))
-    assert (made.ext_proc, made.listener) == (Tcp("10.0.0.1", 5), Tcp("0.0.0.0", 8080))
-
-
-def test_without_pools_there_is_nothing_to_route_to() -> None:
-    with pytest.raises(CannotStart, match="names no pools"):
-        plan(settings(""), STATE)
-
-
-def test_one_endpoint_a_pool() -> None:
-    many = [{"name": n, "engine": "vllm", "endpoints": ["http://a:1", "http://b:1"]} for n in ("p", "q")]
-    with pytest.raises(CannotStart, match="too many in: p, q"):
-        plan(settings(yaml.safe_dump({"pools": many})), STATE)
-
-
-def test_rendered_is_json_that_names_the_pool() -> None:
-    config = json.loads(rendered(settings(ONE), STATE))
-    names = [cluster["name"] for cluster in config["static_resources"]["clusters"]]
-    assert "vllm" in names
-    assert "engine-1" not in names
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text(ONE)
-    assert main(["envoy-config", "--config", str(file), "--state-dir", "/run/y"]) == 0
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["envoy-config", *arguments]) == 0
     out, err = capsys.readouterr()
-    assert "/run/y/extproc.sock" in out
-    assert json.loads(out)["admin"]["address"] == {"pipe": {"path": "/run/y/envoy-admin.sock"}}
     assert err == ""
+    return json.loads(out)
 
 
-def test_the_command_without_pools(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["envoy-config"]) == 1
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "c.yaml"
+    written.write_text(ONE)
+    return written
+
+
+def test_the_command_prints_a_follower(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = printed(capsys, "--config", str(file), "--state-dir", "/run/y")
+    assert config["admin"]["address"] == {"pipe": {"path": "/run/y/envoy-admin.sock"}}
+    assert list(clusters(config)) == OURS
+    assert at(config, *MANAGER, "rds", "config_source", "ads") == {}
+    assert config == json.loads(rendered(load(ONE), Path("/run/y")))
+
+
+def test_the_command_knows_two_other_kinds(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("--config", str(file), "--state-dir", "/run/y")
+    assert printed(capsys, *common, "--static") == json.loads(static(load(ONE), Path("/run/y")))
+    assert printed(capsys, *common, "--last-good") == json.loads(last_good(load(ONE), Path("/run/y")))
+
+
+def test_without_a_control_plane_the_config_is_static(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(ONE + "xds: {enabled: false}\n")
+    assert list(clusters(printed(capsys, "--config", str(file)))) == ["vllm", *OURS]
+
+
+def test_a_state_directory_is_made_absolute(capsys: pytest.CaptureFixture[str]) -> None:
+    config = printed(capsys, "--state-dir", "here")
+    assert at(config, "admin", "address", "pipe", "path") == str(Path("here/envoy-admin.sock").absolute())
+
+
+def test_only_one_kind_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["envoy-config", "--static", "--last-good"])
+    assert end.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_the_static_config_of_no_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CannotStart):
+        static(load(""), STATE)
+    assert main(["envoy-config", "--static"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", "extproc: the config names no pools, so there is nothing to route to\n")
-
-
-def test_two_pools_of_one_name_are_told_by_the_config() -> None:
-    assert plan(settings(pools(Engine.VLLM, Engine.TRITON)), STATE).engines[1].engine is Engine.TRITON

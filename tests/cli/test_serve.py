@@ -93,10 +93,19 @@ def test_a_state_directory_that_cannot_be(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("metrics", "lines"),
     [
-        (None, ["ext_proc  unix:/s", "admin     http://a:1/", "audit     /x"]),
-        ("m:2", ["ext_proc  unix:/s", "admin     http://a:1/", "metrics   http://m:2/metrics", "audit     /x"]),
+        (None, ["ext_proc  unix:/s", "control   unix:/c", "admin     http://a:1/", "audit     /x"]),
+        (
+            "m:2",
+            [
+                "ext_proc  unix:/s",
+                "control   unix:/c",
+                "admin     http://a:1/",
+                "metrics   http://m:2/metrics",
+                "audit     /x",
+            ],
+        ),
     ],
 )
 def test_announce(metrics: str | None, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    announce(Listening("unix:/s", "a:1", metrics, Path("/x")))
+    announce(Listening("unix:/s", "unix:/c", "a:1", metrics, Path("/x")))
     assert capsys.readouterr().out.splitlines() == lines

@@ -6,20 +6,24 @@ import argparse
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from extproc.app import Listening
 from extproc.cli.engines import standin_engines
 from extproc.cli.main import main
-from extproc.cli.up import EXAMPLES, banner, curl, with_engines
+from extproc.cli.up import EXAMPLES, banner, curl, where, with_engines
 from extproc.model.names import Engine, Tier
+from extproc.model.topology import Endpoint
+from extproc.pools import Pool
 from extproc.settings import Settings, load
+from extproc.standin import metrics_page
 from tests.decide.worlds import decided, pools
 
 SHIPPED = load("")
 NOTHING = argparse.Namespace(admin_port=None, port=None)
-LISTENING = Listening("unix:/s", "127.0.0.1:9902", None, Path("/x/audit.jsonl"))
+LISTENING = Listening("unix:/s", "unix:/c", "127.0.0.1:9902", None, Path("/x/audit.jsonl"))
 
 
 def served(*engines: Engine) -> Settings:
@@ -42,6 +46,13 @@ def test_the_standin_shows_its_priority() -> None:
     assert [pool.schedules_by_priority for pool in found.pools] == [True, True, None]
 
 
+def test_the_standin_tells_of_all_engines_on_one_page() -> None:
+    found = with_engines(SHIPPED, NOTHING, standin_engines("http://h:1"), True)
+    assert {pool.listed() for pool in found.pools} == {
+        (Endpoint("h", 1, metrics_url=f"http://h:1{metrics_page.PATH}"),)
+    }
+
+
 def test_ports_of_the_command_line() -> None:
     found = with_engines(SHIPPED, argparse.Namespace(admin_port=1, port=2), [], False)
     assert (found.listeners.admin, found.listeners.envoy) == ("127.0.0.1:1", "127.0.0.1:2")
@@ -59,6 +70,20 @@ def test_banner() -> None:
     assert [line.split()[0] for line in lines[6:9]] == ["curl"] * 3
     assert lines[-1] == "Ctrl-C ends all of it."
     assert "stand-in engine:" in banner(served(Engine.VLLM), LISTENING, standin=True).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ({"endpoints": ["http://h:1"]}, "http://h:1"),
+        ({"endpoints": ["https://h"]}, "https://h:443"),
+        ({"endpoints": ["http://h:1", {"address": "10.0.0.1", "http_port": 2}]}, "http://h:1 and 1 more"),
+        ({"endpoints_file": "chat.yaml"}, "chat.yaml"),
+        ({"endpoints_dns": {"host": "vllm.internal", "http_port": 8000}}, "vllm.internal:8000"),
+    ],
+)
+def test_where_a_pool_is(source: dict[str, Any], shown: str) -> None:
+    assert where(Pool.model_validate({"name": "p", "engine": "vllm"} | source)) == shown
 
 
 @pytest.mark.parametrize("engine", Engine)

@@ -19,7 +19,10 @@ from typing import Any, Self, TypeVar
 
 import yaml
 
-from extproc.cli.render import plan as planned
+from extproc.deployment import plan
+from extproc.resources.bootstrap import following
+from extproc.resources.plan import Plan
+from extproc.resources.template import load_overlay, load_template
 from extproc.settings import load
 from extproc.trust import tenant_name
 from tests.ports import free_port
@@ -243,6 +246,15 @@ def swap_config(path: Path, tree: Mapping[str, Any]) -> None:
         path.symlink_to(Path("..data") / path.name)
 
 
+def follows(wanted: Plan) -> dict[str, Any]:
+    return following(load_template(), load_overlay(), wanted)
+
+
+def following_envoy(config: Path, state_dir: Path, *, ready: bool = True) -> RealEnvoy:
+    """An Envoy that is told everything by the sidecar of this state directory."""
+    return RealEnvoy(plan(load(config.read_bytes()), state_dir, ()), made=follows, ready=ready)
+
+
 class Stack:
     """Engine, sidecar and Envoy, configured by one file.
 
@@ -274,7 +286,7 @@ class Stack:
             state_dir.mkdir()
             self.sidecar = Sidecar(self.config, state_dir)
             self._stops.append(self.sidecar.stop)
-            self.envoy = RealEnvoy(planned(load(self.config.read_bytes()), state_dir))
+            self.envoy = following_envoy(self.config, state_dir)
             self._stops.append(self.envoy.stop)
         except BaseException:
             self.stop()

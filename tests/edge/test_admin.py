@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import AsyncIterator
 from enum import StrEnum
@@ -16,11 +17,12 @@ from extproc import __version__
 from extproc.edge.admin import AdminSources, application, describe, metrics_application, start
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
+from extproc.model.topology import Role
 from extproc.registry import PoolFacts
 from extproc.snapshot import Limits, Snapshot
 from tests.ports import free_port
 
-PAGES = ("/", "/metrics", "/healthz", "/readyz", "/config", "/snapshot")
+PAGES = ("/", "/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights")
 
 
 class Color(StrEnum):
@@ -39,12 +41,14 @@ class World:
             "pools": [{"name": "chat", "engine": "vllm"}, {"name": "<b>", "engine": "triton"}],
             "limits": {"max_body_bytes": 1048576},
         }
+        self.weights: dict[str, object] = {"pools": [{"name": "chat", "total": 1000}]}
 
     def sources(self) -> AdminSources:
         return AdminSources(
             ready=lambda: self.not_ready,
             config=lambda: self.settings,
             snapshot=lambda: self.world,
+            weights=lambda: self.weights,
             metrics=lambda: (b"llm_x 1\n", "text/plain; version=0.0.4; charset=utf-8"),
             uptime=lambda: 90061.7,
         )
@@ -133,6 +137,12 @@ async def test_snapshot_is_json(client: Client) -> None:
     assert '"generation": 3' in text
 
 
+async def test_weights_are_json(client: Client) -> None:
+    status, text, headers = await client.get("/weights")
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert json.loads(text) == {"pools": [{"name": "chat", "total": 1000}]}
+
+
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 async def test_nothing_can_be_changed(client: Client, path: str, method: str) -> None:
@@ -170,7 +180,7 @@ async def test_the_second_address_has_metrics_and_probes_only(world: World) -> N
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         statuses = [(await Client(session).get(path))[0] for path in PAGES]
     await runner.cleanup()
-    assert statuses == [404, 200, 200, 200, 404, 404]
+    assert statuses == [404, 200, 200, 200, 404, 404, 404]
 
 
 async def test_a_taken_port_is_one_clear_line(world: World) -> None:
@@ -205,7 +215,7 @@ def test_a_snapshot_is_described_in_plain_values() -> None:
     nothing = cast(Any, None)
 
     class Registry:
-        pools = (PoolFacts("chat", Engine.VLLM, True),)
+        pools = (PoolFacts("chat", Engine.VLLM, True, Role.LIGHT, "awq-4bit", 0.982, "a100/80GB"),)
 
     snapshot = Snapshot(
         generation=4,
@@ -222,7 +232,17 @@ def test_a_snapshot_is_described_in_plain_values() -> None:
     assert describe(snapshot) == {
         "generation": 4,
         "parameter_set": "default@abc",
-        "pools": [{"name": "chat", "engine": "vllm", "schedules_by_priority": True}],
+        "pools": [
+            {
+                "name": "chat",
+                "engine": "vllm",
+                "schedules_by_priority": True,
+                "role": "light",
+                "variant": "awq-4bit",
+                "accuracy": 0.982,
+                "hardware": "a100/80GB",
+            }
+        ],
         "limits": {"max_body_bytes": 10, "max_keys": 20},
         "lowest_latency_paths": ["/v1/fast"],
         "encoded_bodies_pass": False,

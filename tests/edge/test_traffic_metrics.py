@@ -144,7 +144,7 @@ def test_what_became_of_log_entries(world: World) -> None:
     ],
 )
 def test_tokens_by_scenario_and_length(world: World, prompt: int, output: int, bucket: str, many: int) -> None:
-    world.metrics.used(usage(prompt_tokens=prompt, output_tokens=output))
+    world.metrics.usage(usage(prompt_tokens=prompt, output_tokens=output))
     by = {"scenario": "copywriting", "length_bucket": bucket}
     assert world.value("llm_tokens_total", kind="prompt", **by) == prompt
     assert world.value("llm_tokens_total", kind="output", **by) == output
@@ -154,14 +154,14 @@ def test_tokens_by_scenario_and_length(world: World, prompt: int, output: int, b
 
 def test_the_share_of_long_requests_is_a_quotient_of_counters(world: World) -> None:
     for output_tokens in (10, 10, 10, 900):
-        world.metrics.used(usage(output_tokens=output_tokens))
+        world.metrics.usage(usage(output_tokens=output_tokens))
     many = world.value("llm_requests_over_1k_tokens_total", scenario="copywriting")
     counted = world.value("llm_requests_with_usage_total", scenario="copywriting", estimated="false")
     assert many is not None and counted is not None and many / counted == 0.25
 
 
 def test_an_unknown_prompt_length_is_not_zero_tokens(world: World) -> None:
-    world.metrics.used(usage(prompt_tokens=None, output_tokens=120, estimated=True))
+    world.metrics.usage(usage(prompt_tokens=None, output_tokens=120, estimated=True))
     by = {"scenario": "copywriting", "length_bucket": "250"}
     assert world.value("llm_tokens_total", kind="output", **by) == 120
     assert world.value("llm_tokens_total", kind="prompt", **by) is None
@@ -170,7 +170,7 @@ def test_an_unknown_prompt_length_is_not_zero_tokens(world: World) -> None:
 
 def test_finish_reasons(world: World) -> None:
     for reason in ("stop", "length", "length", ""):
-        world.metrics.used(usage(finish_reason=reason, scenario=""))
+        world.metrics.usage(usage(finish_reason=reason, scenario=""))
     found = {labels["reason"]: value for labels, value in world.series("llm_finish_reasons_total")}
     assert found == {"stop": 1, "length": 2, "none": 1}
 
@@ -181,7 +181,7 @@ def test_finish_reasons(world: World) -> None:
 def test_100_000_clusters_tiers_and_reasons_are_bounded_series(world: World) -> None:
     for number in range(100_000):
         world.metrics.finished([sample(cluster=f"c{number}", tier=f"t{number}")])
-        world.metrics.used(usage(scenario=f"s{number}", finish_reason=f"r{number}"))
+        world.metrics.usage(usage(scenario=f"s{number}", finish_reason=f"r{number}"))
     assert len(world.series("llm_request_duration_seconds_count")) == MAX_VALUES + 1
     assert len(world.series("llm_request_outcomes_total")) == 1
     assert len(world.series("llm_finish_reasons_total")) == MAX_VALUES + 1

@@ -42,6 +42,30 @@ def test_a_host_by_an_ipv6_address(label: str) -> None:
     assert find({label: memory(0.5)}, Endpoint("::1", 8000), Join.HOST) == memory(0.5)
 
 
+NAMED = Endpoint("10.0.0.7", 8000, hostname="Node-A")
+
+
+@pytest.mark.parametrize(
+    ("labels", "join", "expected"),
+    [
+        (["node-a"], Join.HOST, 0),
+        (["node-a:9400"], Join.HOST, 0),
+        (["10.0.0.7:9400"], Join.HOST, 0),
+        (["node-a", "10.0.0.7"], Join.HOST, 1),  # the address is the surer one
+        (["node-a:8000"], Join.ENDPOINT, 0),
+        (["10.0.0.7:8000"], Join.ENDPOINT, 0),
+        (["node-a:8001", "node-a"], Join.ENDPOINT, None),
+    ],
+)
+def test_an_address_that_was_found_by_a_name(labels: list[str], join: Join, expected: int | None) -> None:
+    samples = {label: memory(0.1 * number) for number, label in enumerate(labels)}
+    assert find(samples, NAMED, join) == (None if expected is None else samples[labels[expected]])
+
+
+def test_an_ipv6_address_with_its_port() -> None:
+    assert find({"[::1]:8000": memory(0.5)}, Endpoint("::1", 8000), Join.ENDPOINT) == memory(0.5)
+
+
 def test_the_worst_of_each_term_and_the_oldest_time() -> None:
     found = worst(
         [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extproc.cli.envoy_config import Pipe
+from extproc.resources.plan import Pipe
 from tests.envoy_config.messages import LIMIT
 from tests.envoy_config.stub_sidecar import StubSidecar, carry_on
 from tests.real_envoy import RealEnvoy, RecordingUpstream, ok, plan

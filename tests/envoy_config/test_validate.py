@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from extproc.cli.envoy_config import EngineCluster, Pipe, Plan, Tcp, dump, find_envoy, load_template, render
+from extproc.cli.envoy_binary import find_envoy
 from extproc.model.names import Engine
+from extproc.resources.bootstrap import render
+from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
+from extproc.resources.template import dump, load_template
 
 pytestmark = pytest.mark.envoy
 
 SHIPPED = Path(__file__).resolve().parents[2] / "envoy" / "envoy.yaml"
 CA = "/etc/ssl/certs/ca-certificates.crt"
-VLLM = EngineCluster("vllm", Engine.VLLM, "10.0.0.1", 8000)
-TRITON = EngineCluster("triton", Engine.TRITON, "triton.internal", 8000)
-TLS = EngineCluster("hosted", Engine.VLLM, "api.example.com", 443, tls=True, host_rewrite="api.example.com")
+VLLM = EngineCluster("vllm", Engine.VLLM, (Served("10.0.0.1", 8000),))
+TRITON = EngineCluster("triton", Engine.TRITON, (Served("triton.internal", 8000),))
+TLS = EngineCluster(
+    "hosted", Engine.VLLM, (Served("api.example.com", 443, hostname="api.example.com"),), tls_name="api.example.com"
+)
 PLAN = Plan(engines=(VLLM,), ext_proc=Pipe("/run/extproc/extproc.sock"))
 
 OVERLAYS = {

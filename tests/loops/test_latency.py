@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extproc.loops.latency import OTHER, Latency, LoadReport
-from extproc.windows.latency import UNSEEN
+from extproc.windows.latency import NO_TAIL, UNSEEN, Tail
 from extproc.windows.sketch import RELATIVE_ERROR
 from tests.windows.samples import sample
 
@@ -39,6 +39,13 @@ def test_an_endpoint_without_requests_is_there_and_says_nothing() -> None:
     assert placed().readings(now=1.0) == {"a:8000": UNSEEN, "b:8000": UNSEEN}
     assert Latency().readings(now=1.0) == {}
     assert Latency().reading("a:8000", now=1.0) is UNSEEN
+
+
+def test_the_tail_of_one_endpoint() -> None:
+    latency = placed()
+    latency.record([sample(upstream=A), sample(upstream=A_GRPC)], now=1.0)
+    assert latency.tail("a:8000", now=2.0) == Tail(2, latency.reading("a:8000", now=2.0).p99_s, 1.0)
+    assert latency.tail("b:8000", now=2.0) == NO_TAIL
 
 
 def test_an_address_nobody_placed_is_counted_and_is_no_endpoint() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extproc.model.telemetry import AccessSample
-from extproc.windows.latency import UNSEEN, LatencyReading, LatencyWindow, LatencyWindows
+from extproc.windows.latency import NO_TAIL, UNSEEN, LatencyReading, LatencyWindow, LatencyWindows, Tail
 from extproc.windows.outcome import outcome
 from extproc.windows.sketch import RELATIVE_ERROR
 from tests.windows.samples import sample
@@ -188,3 +188,29 @@ def test_a_clock_that_jumped_back_does_not_keep_dead_keys() -> None:
     record(table, "b", now=1e9)
     record(table, "c", now=5.0)
     assert {key for key, _ in table.readings(now=5.0)} == {"c"}
+
+
+# --- the slow end alone
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 100), st.sampled_from([OK, BROKEN, TIMED_OUT, LEFT, sample(total_s=0.9)])),
+        max_size=60,
+    ),
+    st.floats(90, 200),
+)
+def test_the_tail_is_that_of_the_whole_reading(seen: list[tuple[float, AccessSample]], now: float) -> None:
+    window = LatencyWindow()
+    for at, one in sorted(seen, key=lambda pair: pair[0]):
+        window.record(one, outcome(one), now=at)
+        window.tail(now=at)
+    whole, tail = window.reading(now=now), window.tail(now=now)
+    assert (tail.p99_s, tail.last_at) == (whole.p99_s, whole.last_at)
+    assert (tail.timed == 0) == (whole.p99_s is None)
+    assert 0 <= tail.timed <= whole.requests
+
+
+def test_the_tail_counts_what_has_a_duration() -> None:
+    assert window_of(*[OK] * 3, *[BROKEN, BAD_REQUEST, LEFT] * 9, TIMED_OUT).tail(now=1000.0).timed == 4
+    assert LatencyWindow().tail(now=0.0) == NO_TAIL == Tail(0, None, None)

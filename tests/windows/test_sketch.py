@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extproc.windows.sketch import HIGHEST, LOWEST, MAX_BUCKETS, RELATIVE_ERROR, Sketch, merged
+from extproc.windows.sketch import HIGHEST, LOWEST, MAX_BUCKETS, RELATIVE_ERROR, Sketch, merged, upper_quantile
 
 SHARES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 
@@ -102,3 +102,19 @@ def test_buckets_are_bounded() -> None:
     steps = 40_000
     sketch = sketch_of([LOWEST * (HIGHEST / LOWEST) ** (step / steps) for step in range(-100, steps + 100)])
     assert 1000 < sketch.buckets <= MAX_BUCKETS < 1500
+
+
+@given(st.lists(st.lists(values | st.just(0.0), max_size=60), max_size=8), st.floats(0, 1) | st.just(0.99))
+def test_from_the_top_it_is_the_same_quantile(parts: list[list[float]], share: float) -> None:
+    sketches = [sketch_of(part) for part in parts]
+    assert upper_quantile(sketches, share) == merged(sketches).quantile(share)
+
+
+@given(st.lists(values | st.just(0.0), min_size=1, max_size=30))
+def test_a_look_between_two_values_changes_nothing(seen: list[float]) -> None:
+    sketch = Sketch()
+    for value in seen:
+        upper_quantile([sketch], 0.99)
+        sketch.add(value)
+    assert upper_quantile([sketch], 0.99) == sketch_of(seen).quantile(0.99)
+    assert sketch.count == len(seen)

@@ -1,0 +1,106 @@
+"""From settings, endpoints and weights to what Envoy is told: the one place where they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from extproc.errors import CannotStart
+from extproc.model.names import Engine
+from extproc.model.topology import Endpoint
+from extproc.pools import Pool, PoolSpec
+from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
+from extproc.settings import Settings
+
+
+class Standing(Struct, frozen=True):
+    """How an endpoint stands: `weight` >= 1; a draining one gets no new request."""
+
+    endpoint: Endpoint
+    weight: int = 1
+    draining: bool = False
+
+
+Standings = Mapping[str, tuple[Standing, ...]]
+"""Endpoints by the pool's name."""
+
+
+def plan(settings: Settings, state_dir: Path, engines: tuple[EngineCluster, ...]) -> Plan:
+    return Plan(
+        engines=engines,
+        ext_proc=address(settings.listeners.ext_proc, state_dir),
+        control=address(settings.listeners.control, state_dir),
+        listener=tcp(settings.listeners.envoy),
+        admin=address(settings.listeners.envoy_admin, state_dir),
+        fail_open=settings.failure_mode == "open",
+        unknown_paths=settings.unknown_paths,
+        max_body_bytes=settings.limits.max_body_bytes,
+        extra_paths=tuple(settings.extra_paths),
+        # Also while no key is listed: keys may come with a reload, which Envoy does not see.
+        extra_allowed_headers=(settings.tenants.key_header,),
+        usage=settings.usage.enabled,
+    )
+
+
+def static_plan(settings: Settings, state_dir: Path) -> Plan:
+    """With the endpoints that stand in the config; CannotStart where the settings name none."""
+    if not settings.pools:
+        raise CannotStart("the config names no pools, so there is nothing to route to")
+    if moving := [pool.name for pool in settings.pools if pool.endpoints is None]:
+        raise CannotStart(f"a static Envoy config needs endpoints in the config; none in: {', '.join(moving)}")
+    listed = {pool.name: tuple(map(Standing, pool.listed())) for pool in settings.pools}
+    return plan(settings, state_dir, engines(settings, listed, lb_policy="LEAST_REQUEST"))
+
+
+def engines(settings: Settings, standings: Standings, *, lb_policy: str) -> tuple[EngineCluster, ...]:
+    """One cluster per pool, two for a Triton pool, in the order of the config; all HTTP ones before gRPC ones."""
+    pairs = list(zip(settings.pools, settings.pool_specs(), strict=True))
+    spoken = [_http(pool, spec, standings.get(pool.name, ()), lb_policy) for pool, spec in pairs]
+    grpc = [_grpc(pool, spec, standings.get(pool.name, ()), lb_policy) for pool, spec in pairs if has_grpc(pool)]
+    return (*spoken, *grpc)
+
+
+def has_grpc(pool: Pool) -> bool:
+    """Whether a pool has a cluster for gRPC: the config says, so that it never comes and goes with endpoints."""
+    if pool.engine is not Engine.TRITON:
+        return False
+    if pool.endpoints_dns is not None:
+        return pool.endpoints_dns.grpc_port is not None
+    return pool.endpoints is None or any(each.grpc_port is not None for each in pool.listed())
+
+
+def _http(pool: Pool, spec: PoolSpec, standings: Iterable[Standing], lb_policy: str) -> EngineCluster:
+    ports = ((each, each.endpoint.http_port) for each in standings)
+    served = tuple(_served(each, port) for each, port in ports)
+    return EngineCluster(pool.name, pool.engine, served, _tls_name(pool), False, spec.max_requests, lb_policy)
+
+
+def _grpc(pool: Pool, spec: PoolSpec, standings: Iterable[Standing], lb_policy: str) -> EngineCluster:
+    ports = ((each, each.endpoint.grpc_port) for each in standings)
+    served = tuple(_served(each, port) for each, port in ports if port is not None)
+    return EngineCluster(f"{pool.name}-grpc", pool.engine, served, "", True, spec.max_requests, lb_policy)
+
+
+def _served(standing: Standing, port: int) -> Served:
+    endpoint = standing.endpoint
+    hostname = (endpoint.hostname or endpoint.address) if endpoint.tls else ""
+    return Served(endpoint.address, port, standing.weight, standing.draining, hostname)
+
+
+def _tls_name(pool: Pool) -> str:
+    """The name on the certificates of a pool's endpoints; "" = no TLS."""
+    first = next(iter(pool.listed()), None)
+    return first.address if first is not None and first.tls else ""
+
+
+def tcp(text: str) -> Tcp:
+    host, _, port = text.rpartition(":")
+    return Tcp(host.strip("[]"), int(port))
+
+
+def address(text: str, state_dir: Path) -> Tcp | Pipe:
+    if text.startswith("unix:"):
+        return Pipe(str(state_dir / text.removeprefix("unix:")))
+    return tcp(text)

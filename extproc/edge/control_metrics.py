@@ -1,0 +1,159 @@
+"""The control plane as Prometheus metrics: weights and their terms, scraping, health, pushes.
+
+What there is one of per endpoint is made when Prometheus asks, out of the last tick: an endpoint that left leaves
+no series behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from extproc.engines.failures import Failure
+from extproc.loops.reconcile import PoolReport, Report
+from extproc.loops.telemetry import Target
+from extproc.model.xds import Kind
+from extproc.scoring.values import EndpointWeight, Freshness
+
+MAX_ENDPOINT_SERIES = 2000
+"""Endpoints with series of their own; the pools' own series go on for more."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+BY_ENDPOINT = ("pool", "endpoint")
+
+
+class ControlMetrics:
+    """Used from the event loop's thread only."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._report: Report | None = None
+        registry.register(_LastTick(lambda: self._report))
+        self._scrapes = Histogram(
+            "llm_scrape_duration_seconds", "One look at a source.", ("source",), registry=registry, buckets=SECONDS
+        )
+        self._scrape_failures = Counter(
+            "llm_scrape_failures", "Looks that failed.", ("source", "cause"), registry=registry
+        )
+        self._endpoint_failures = Counter(
+            "llm_endpoint_source_failures",
+            "A file or a name of endpoints that could not be read.",
+            registry=registry,
+        )
+        self._ticks = Histogram(
+            "llm_tick_duration_seconds", "Weighing, building and checking.", registry=registry, buckets=SECONDS
+        )
+        self._failed_ticks = Counter("llm_ticks_failed", "Ticks that a bug ended.", registry=registry)
+        self._saturated = Counter(
+            "llm_pool_saturated",
+            "Ticks in which every endpoint of a pool scored zero.",
+            ("pool",),
+            registry=registry,
+        )
+        self._refused = Counter("llm_snapshots_refused", "Resources that were not published.", registry=registry)
+        self._pushes = Counter("llm_xds_pushes", "Responses sent to Envoy.", ("type",), registry=registry)
+        self._acks = Counter("llm_xds_acks", "Responses Envoy accepted.", ("type",), registry=registry)
+        self._nacks = Counter("llm_xds_nacks", "Responses Envoy refused.", ("type",), registry=registry)
+        self._delay = Histogram(
+            "llm_xds_push_seconds",
+            "From what was published to Envoy's answer.",
+            ("type",),
+            registry=registry,
+            buckets=SECONDS,
+        )
+        self._streams = Gauge("llm_xds_streams_open", "Envoys that follow.", registry=registry)
+
+    # ── what the loops tell ──────────────────────────────────────────────────────────────────────
+
+    def scraped(self, target: Target, duration_s: float, failure: Failure | None) -> None:
+        self._scrapes.labels(target.source.value).observe(duration_s)
+        if failure is not None:
+            self._scrape_failures.labels(target.source.value, failure.cause.value).inc()
+
+    def endpoints_failed(self, _: str, __: str) -> None:
+        self._endpoint_failures.inc()
+
+    def ticked(self, report: Report, duration_s: float) -> None:
+        self._report = report
+        self._ticks.observe(duration_s)
+        for pool in report.pools:
+            if pool.weights.saturated:
+                self._saturated.labels(pool.name).inc()
+        if report.problems:
+            self._refused.inc()
+
+    def tick_failed(self) -> None:
+        self._failed_ticks.inc()
+
+    # ── what the ADS edge tells ──────────────────────────────────────────────────────────────────
+
+    def pushed(self, kind: Kind) -> None:
+        self._pushes.labels(kind.name.lower()).inc()
+
+    def acked(self, kind: Kind, seconds: float) -> None:
+        self._acks.labels(kind.name.lower()).inc()
+        self._delay.labels(kind.name.lower()).observe(seconds)
+
+    def nacked(self, kind: Kind, _: str, __: str) -> None:
+        self._nacks.labels(kind.name.lower()).inc()
+
+    def stream_opened(self) -> None:
+        self._streams.inc()
+
+    def stream_ended(self) -> None:
+        self._streams.dec()
+
+
+class _LastTick(Collector):
+    def __init__(self, report: Callable[[], Report | None]) -> None:
+        self._report = report
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(_families().values())
+
+    def collect(self) -> Iterator[Metric]:
+        families = _families()
+        report = self._report()
+        for pool, endpoint in _rows(report.pools if report else ()):
+            labels = [pool.name, endpoint.key]
+            families["weight"].add_metric(labels, endpoint.weight)
+            families["draining"].add_metric(labels, float(endpoint.draining))
+            if endpoint.score is not None:
+                families["score"].add_metric(labels, endpoint.score)
+            _add_terms(families, labels, endpoint)
+        yield from families.values()
+
+
+def _add_terms(families: dict[str, GaugeMetricFamily], labels: list[str], endpoint: EndpointWeight) -> None:
+    stale = any(term.freshness in (Freshness.FADING, Freshness.NEUTRAL) for term in endpoint.terms)
+    families["stale"].add_metric(labels, float(stale))
+    for term in endpoint.terms:
+        if term.utility is not None:
+            families["term"].add_metric([*labels, term.term.value], term.utility)
+        if term.reading is not None:
+            families["reading"].add_metric([*labels, term.term.value], term.reading)
+        if term.age_s is not None:
+            families["age"].add_metric([*labels, term.term.value], term.age_s)
+
+
+def _rows(pools: tuple[PoolReport, ...]) -> Iterator[tuple[PoolReport, EndpointWeight]]:
+    rows = ((pool, endpoint) for pool in pools for endpoint in pool.weights.weights)
+    for _, row in zip(range(MAX_ENDPOINT_SERIES), rows, strict=False):
+        yield row
+
+
+def _families() -> dict[str, GaugeMetricFamily]:
+    by_term = [*BY_ENDPOINT, "term"]
+    return {
+        "weight": GaugeMetricFamily("llm_endpoint_weight", "Share of the pool's traffic.", labels=BY_ENDPOINT),
+        "draining": GaugeMetricFamily("llm_endpoint_draining", "1 = gets no new request.", labels=BY_ENDPOINT),
+        "score": GaugeMetricFamily("llm_endpoint_score", "In [0, 1], higher is better.", labels=BY_ENDPOINT),
+        "term": GaugeMetricFamily("llm_endpoint_term", "A term of the score, in [0, 1].", labels=by_term),
+        "reading": GaugeMetricFamily("llm_endpoint_reading", "What a term was made from.", labels=by_term),
+        "age": GaugeMetricFamily("llm_telemetry_age_seconds", "Age of a term's reading.", labels=by_term),
+        "stale": GaugeMetricFamily(
+            "llm_telemetry_stale", "1 = a term is too old to be believed.", labels=BY_ENDPOINT
+        ),
+    }
