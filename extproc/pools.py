@@ -6,7 +6,9 @@ up by DNS: exactly one of the three, because two sources that disagree would tak
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from ipaddress import IPv6Address
 from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -25,8 +27,21 @@ TRITON_METRICS_PORT = 8002
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-Host = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]{1,253})$")]
 Milliseconds = Annotated[float, Field(gt=0, le=3_600_000)]
+
+
+def _host(text: str) -> str:
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", text):
+        return text
+    try:
+        IPv6Address(bare)
+    except ValueError:
+        raise ValueError("allowed: a name or an IP address, without a port") from None
+    return text
+
+
+Host = Annotated[str, AfterValidator(_host)]
 
 
 def _parts(url: str) -> SplitResult | None:
