@@ -105,11 +105,13 @@ ALONE = [(), ("max_tokens",), ("temperature",), ("top_p",)]
 """Requests with different sets of tensors never share a batch: each of these takes an instance."""
 
 
-def occupy(group: asyncio.TaskGroup, client: triton.InferenceServerClient) -> None:
-    """Every instance has a slow request for a while."""
+async def occupy(group: asyncio.TaskGroup, server: TritonServer, client: triton.InferenceServerClient) -> None:
+    """Every instance has a slow request for the next seconds."""
     assert len(ALONE) == INSTANCES
     for numbers in ALONE:
-        group.create_task(client.infer(WHOLE, tensors(*numbers), priority=1, parameters={"delay_ms": 4000}))
+        group.create_task(client.infer(WHOLE, tensors(*numbers), priority=1, parameters={"delay_ms": 5000}))
+    await asyncio.sleep(1)  # nothing tells that a request has arrived, only that it waits
+    await waiting(server, 0)
 
 
 async def test_a_higher_level_leaves_the_queue_first(tritons: Tritons) -> None:
@@ -122,8 +124,7 @@ async def test_a_higher_level_leaves_the_queue_first(tritons: Tritons) -> None:
             order.append(level)
 
         async with asyncio.TaskGroup() as group:
-            occupy(group, client)
-            await waiting(server, 0)
+            await occupy(group, server, client)
             for count, level in enumerate((3, 2, 1), 1):
                 for _ in range(ROUND):
                     group.create_task(ask(level))
@@ -139,8 +140,7 @@ async def test_queue_policy(tritons: Tritons) -> None:
     """A request gives up when its own timeout is over, and the lowest level has room for 64."""
     server = tritons[0]
     async with triton.InferenceServerClient(server.grpc_address) as client, asyncio.TaskGroup() as group:
-        occupy(group, client)
-        await waiting(server, 0)
+        await occupy(group, server, client)
         with pytest.raises(InferenceServerException, match="Request timeout expired"):
             await client.infer(WHOLE, tensors(), timeout=50_000)
         for _ in range(64):
