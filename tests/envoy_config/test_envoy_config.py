@@ -8,6 +8,7 @@ import re
 from extproc.codec import orca
 from extproc.codec.access_log import METADATA_NAMESPACE, ORCA_KEY
 from extproc.resources.template import load_template
+from tests.envoy_config.grpc_engine import CHECK, MANAGEMENT, SERVED
 from tests.resources.configs import MANAGER, at, by_name, clusters, routes
 
 TEMPLATE = load_template()
@@ -34,42 +35,17 @@ def test_both_examples_are_bounded_and_watched_alike() -> None:
         assert over_http[key] == over_grpc[key]
 
 
-GRPC_METHODS = {
-    "/inference.GRPCInferenceService/" + name
-    for name in [
-        "ServerLive",
-        "ServerReady",
-        "ServerMetadata",
-        "ModelReady",
-        "ModelMetadata",
-        "ModelConfig",
-        "ModelInfer",
-        "ModelStreamInfer",
-    ]
-} | {"/grpc.health.v1.Health/Check"}
-
-GRPC_MANAGEMENT = {
-    "/inference.GRPCInferenceService/" + name
-    for name in (
-        *("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload", "ModelStatistics"),
-        *("TraceSetting", "LogSettings", "SystemSharedMemoryStatus", "SystemSharedMemoryRegister"),
-        *("SystemSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryRegister"),
-        "CudaSharedMemoryUnregister",
-    )
-}
-
-
 def test_grpc_methods_are_the_engines_own_words() -> None:
     """Every method Triton has is served or refused; none is forgotten."""
     from tritonclient.grpc import service_pb2
 
     service = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
     methods = {f"/{service.full_name}/{method.name}" for method in service.methods}
-    assert methods | {"/grpc.health.v1.Health/Check"} == GRPC_METHODS | GRPC_MANAGEMENT
+    assert methods | {CHECK} == SERVED | MANAGEMENT
     for name in ("triton-grpc", "triton-grpc-critical"):
         served = re.compile(at(routes(TEMPLATE)[name], "match", "safe_regex", "regex"))
-        assert {each for each in methods if served.fullmatch(each)} == GRPC_METHODS & methods
-        assert served.fullmatch("/grpc.health.v1.Health/Check")
+        assert {each for each in methods if served.fullmatch(each)} == SERVED & methods
+        assert served.fullmatch(CHECK)
         assert not served.fullmatch("/grpc.health.v1.Health/Watch")
 
 
