@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from extproc.errors import OurFault
 from extproc.model.names import Family
 from extproc.resources.plan import EngineCluster, Served
-from extproc.resources.routes import family_clusters, grpc_cluster, lay_routes
+from extproc.resources.routes import USAGE, family_clusters, grpc_cluster, lay_routes
 from extproc.resources.template import load_template
 from tests.resources.configs import (
     LLAMA,
@@ -146,6 +146,15 @@ def test_only_served_routes_are_judged(engines: tuple[EngineCluster, ...], more:
     judged = {name for name, each in found.items() if "typed_per_filter_config" in each}
     families = {family + kind for family in Family for kind in ("", "-critical")}
     assert judged == families | {"pool", "pool-critical"} | more
+
+
+@pytest.mark.parametrize("usage", [False, True])
+def test_what_is_judged_is_observed_where_the_config_says_so(usage: bool) -> None:
+    found = routes(rendered(usage=usage, engines=(VLLM, TRITON, TRITON_GRPC)))
+    observers = {name: each.get("typed_per_filter_config", {}).get(USAGE) for name, each in found.items()}
+    judged = {family + kind for family in Family for kind in ("", "-critical")} | {"pool", "pool-critical"}
+    assert {name for name, observer in observers.items() if observer is not None} == judged
+    assert all(observers[name]["disabled"] is not usage for name in judged)
 
 
 # ── the rest ─────────────────────────────────────────────────────────────────────────────────────
