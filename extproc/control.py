@@ -50,7 +50,6 @@ class WeightsConfig(Config):
 
     memory: Fraction
     latency: Fraction
-    occupancy: Fraction
     window_s: Annotated[float, Field(ge=1, le=3600)]
     max_step: Annotated[float, Field(gt=0, le=1)]
     min_change: Fraction

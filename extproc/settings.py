@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extproc import pools, yaml_text
 from extproc.control import HealthConfig, TelemetryConfig, UsageConfig, WeightsConfig, XdsConfig
+from extproc.engines.joining import TERMS
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import Config, Name, problems_of
 from extproc.model.names import RequestClass, Tier
@@ -34,6 +35,7 @@ NEEDS_RESTART = (
     "audit",
     "shutdown_grace_s",
     "usage",
+    "xds",
 )
 """Keys whose change Envoy or the sockets must follow as well."""
 
@@ -210,6 +212,7 @@ def cross_check(settings: Settings) -> Iterable[Problem]:
     yield from _scenario_names(settings)
     yield from pools.problems(settings.pools, settings.pool_defaults, settings.variants)
     yield from _pool_names(settings)
+    yield from _control(settings)
     for name in sorted(settings.accuracy_floors.keys() - settings.scenarios.keys()):
         yield Problem(f"accuracy_floors.{name}", f"no scenario {name!r}; allowed: {', '.join(settings.scenarios)}")
     batch = settings.inference_params.batch
@@ -221,6 +224,20 @@ def cross_check(settings: Settings) -> Iterable[Problem]:
     rules = [rule.name for rule in settings.classify.all_rules()]
     for name in sorted({name for name in rules if rules.count(name) > 1}):
         yield Problem("classify.rules", f"the name {name!r} stands twice")
+
+
+def _control(settings: Settings) -> Iterable[Problem]:
+    telemetry, weights, health = settings.telemetry, settings.weights, settings.health
+    if telemetry.neutral_after_intervals <= telemetry.stale_after_intervals:
+        stale = f"{telemetry.stale_after_intervals:g}"
+        yield Problem("telemetry.neutral_after_intervals", f"allowed: above stale_after_intervals ({stale})")
+    if weights.memory + weights.latency <= 0:
+        yield Problem("weights", "allowed: at least one of memory, latency above 0")
+    if health.timeout_s > health.interval_s:
+        yield Problem("health.timeout_s", f"allowed: at most interval_s ({health.interval_s:g})")
+    for term in telemetry.prometheus.queries if telemetry.prometheus else ():
+        if term not in TERMS:
+            yield Problem(f"telemetry.prometheus.queries.{term}", f"no such term; allowed: {', '.join(TERMS)}")
 
 
 def _unknown_scenarios(tree: Mapping[str, Any]) -> Iterable[Problem]:

@@ -335,7 +335,7 @@ def test_pools_that_agree() -> None:
             {"model_family": "qwen"},
             {"model_family": "llama", "tokenizer": "l3"},
             {"tokenizer": "other", "variant": "mixed"},
-            {"endpoints": ["https://a", "https://b"]},
+            {"endpoints": ["https://a", "https://a:8443"]},
             {"engine": "triton", "endpoints": [LONG | {"grpc_port": 8001}]},
         )
         == []
@@ -387,6 +387,12 @@ def test_two_tokenizers_in_one_family() -> None:
 def test_one_cluster_has_one_transport() -> None:
     assert checked({}, {"endpoints": ["http://a", "https://b"]}) == [
         Problem("pools.1.endpoints", "allowed: all http or all https, one cluster has one transport")
+    ]
+
+
+def test_one_cluster_checks_one_name() -> None:
+    assert checked({}, {"endpoints": ["https://a", "https://b"]}) == [
+        Problem("pools.1.endpoints", "allowed: one name for all https, one cluster checks one name")
     ]
 
 

@@ -208,6 +208,21 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("a_port", "listeners: {ext_proc: '127.0.0.1:65536'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
     ("no_host", "listeners: {ext_proc: ':80'}", "listeners.ext_proc", "allowed: unix:PATH or HOST:PORT"),
     ("a_control_address", "listeners: {control: 9000}", "listeners.control", "allowed: a valid string"),
+    (
+        "neutral_before_stale",
+        "telemetry: {stale_after_intervals: 6}",
+        "telemetry.neutral_after_intervals",
+        "allowed: above stale_after_intervals (6)",
+    ),
+    ("no_term", "weights: {memory: 0, latency: 0}", "weights", "allowed: at least one of memory, latency above 0"),
+    ("slow_health", "health: {interval_s: 0.5}", "health.timeout_s", "allowed: at most interval_s (0.5)"),
+    (
+        "an_unknown_term",
+        "telemetry: {prometheus: {url: 'http://p:9090', label: instance, queries: {qps: up}}}",
+        "telemetry.prometheus.queries.qps",
+        "no such term; allowed: memory, kv_usage, gpu_utilisation, sm_utilisation, running, waiting, p99_s, p999_s, "
+        "ttft_p99_s, fragmentation, prefix_hit_rate",
+    ),
     ("no_socket_here", "listeners: {admin: 'unix:a.sock'}", "listeners.admin", "allowed: HOST:PORT"),
     ("no_socket_for_metrics", "listeners: {metrics: 'unix:a.sock'}", "listeners.metrics", "allowed: HOST:PORT"),
     ("a_path", "extra_paths: [v1/x]", "extra_paths.0", "allowed: a path, or a prefix ending in *"),

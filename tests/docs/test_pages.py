@@ -78,8 +78,14 @@ class Reader:
         return self.ports.setdefault(known, str(free_port()))
 
 
+@pytest.fixture(scope="session")
+def developed() -> None:
+    """Up to date, so that no `make` of a reader installs the package anew, from where that reader is."""
+    subprocess.run(["make", "-C", str(ROOT), "dev"], check=True, capture_output=True)
+
+
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
+def reader(tmp_path: Path, developed: None) -> Iterator[Reader]:
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "extproc", "envoy", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
     reader = Reader(tmp_path)
@@ -153,6 +159,24 @@ def test_envoy_page(reader: Reader) -> None:
     assert "OK" in reader.types(f"{envoy} --mode validate -c envoy.json 2>&1 | tail -n 1")
 
 
+def test_weights_page(reader: Reader) -> None:
+    up, weights = commands("docs/weights.md")
+    first = yaml_blocks("docs/weights.md")[0]
+    for known in ("8000", "8100"):
+        first = first.replace(f"127.0.0.1:{known}", f"127.0.0.1:{reader._port(known)}")
+    (reader.home / "pools.yaml").write_text(first)
+    engines = [_standin(reader, known) for known in ("8000", "8100")]
+    try:
+        reader.types(up)
+        table = reader.types(f"{weights} --admin 127.0.0.1:{reader._port('9902')}")
+    finally:
+        for engine in engines:
+            engine.terminate()
+            engine.wait(timeout=10)
+    assert all(f"127.0.0.1:{reader._port(known)}" in table for known in ("8000", "8100"))
+    assert load(yaml_blocks("docs/weights.md")[1]).telemetry.prometheus is not None
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")
@@ -178,8 +202,8 @@ def test_every_page_is_linked_and_tested() -> None:
     assert pages == linked == tested
 
 
-def _standin(reader: Reader) -> subprocess.Popen[bytes]:
-    port = reader._port("8000")
+def _standin(reader: Reader, known: str = "8000") -> subprocess.Popen[bytes]:
+    port = reader._port(known)
     command = [str(ROOT / ".venv/bin/python"), "-m", "extproc.standin", "--port", port]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None

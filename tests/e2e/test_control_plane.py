@@ -248,3 +248,24 @@ def test_the_command_shows_what_envoy_has(engines: tuple[Engine, Engine]) -> Non
         assert rows == envoy_weights(world.envoy, "chat")
         table = subprocess.check_output(command, timeout=20, text=True)
         assert all(key(engine) in table for engine in engines)
+
+
+# ── usage ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_tokens_of_answers_are_counted_where_it_is_asked_for(engines: tuple[Engine, Engine]) -> None:
+    with Following([pool(engines[0])], usage={"enabled": True}) as world:
+        assert ask(world.envoy.port, body=HELLO).status == 200
+        assert ask(world.envoy.port, body=HELLO | {"stream": True}).status == 200
+        until(
+            lambda: world.sidecar.count("llm_requests_with_usage_total", scenario="general") == 2,
+            what="two answers",
+        )
+        assert world.sidecar.count("llm_tokens_total", kind="output", scenario="general") > 0
+        assert world.sidecar.count("llm_usage_answers_total", outcome="skipped") == 0
+
+
+def test_nothing_is_observed_by_default(engines: tuple[Engine, Engine]) -> None:
+    with Following([pool(engines[0])]) as world:
+        assert ask(world.envoy.port, body=HELLO).status == 200
+        assert world.envoy.stats("http.llm.ext_proc.usage.").get("streams_started", 0) == 0
