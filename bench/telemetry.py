@@ -2,7 +2,8 @@
 
 The scraper runs as the program runs it, against pages over loopback HTTP that a process of its own serves, one
 loopback address per engine. The pages are vLLM's, with counters that grow. Fetching alone, and each step on a
-page that is already here, are measured beside it and say where the time goes.
+page that is already here, are measured beside it and say where the time goes. A second table says what a tick makes
+of it: weights, resources, and what Envoy is sent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import uvloop
 
+from bench import tick
 from bench.errors import CannotMeasure
 from bench.processes import ROOT, free_port, running
 from bench.report import table
@@ -188,6 +190,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             print(measure(options.endpoints, options.ticks, options.interval, Path(folder)))
+            print(f"\n{tick.measure(options.endpoints, options.ticks, Path(folder))}")
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from heapq import merge
 from math import ceil, log
 
 RELATIVE_ERROR = 0.01
@@ -124,7 +123,10 @@ def upper_quantile(sketches: Sequence[Sketch], share: float) -> float | None:
     if not count:
         return None
     above = count - _rank(share, count)
-    for packed in merge(*(sketch.falling() for sketch in sketches), reverse=True):
+    highest: list[int] = []
+    for sketch in sketches:
+        highest += sketch.falling()[: above + 1]  # a bucket holds at least one value
+    for packed in sorted(highest, reverse=True):
         above -= packed & _COUNT_MASK
         if above < 0:
             return float(_CENTRE * _GROWTH ** (packed >> _COUNT_BITS))
