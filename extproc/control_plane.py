@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ import grpc
 from msgspec import Struct
 from msgspec.structs import replace
 
+from extproc import yaml_text
 from extproc.codec.xds import encode
-from extproc.control import DcgmSource
 from extproc.deployment import engines, plan
 from extproc.edge import access_log, usage, xds
 from extproc.edge.control_metrics import ControlMetrics
@@ -29,39 +31,42 @@ from extproc.edge.traffic_metrics import TrafficMetrics
 from extproc.edge.xds_files import XdsFiles
 from extproc.engines.exposition import Points
 from extproc.engines.failures import Failure
-from extproc.engines.joining import Join
 from extproc.engines.reading import Content, Source
 from extproc.loops.board import Board
-from extproc.loops.endpoints import Endpoints
+from extproc.loops.endpoints import RESOLVED_AT_ONCE, Endpoints, Resolve
 from extproc.loops.health_checks import Checked, HealthChecks
 from extproc.loops.latency import Latency
-from extproc.loops.readings import SharedLook, endpoint_input, known
+from extproc.loops.readings import Readings
 from extproc.loops.reconcile import Reconciler, Report, View, World, view_of, views_of
+from extproc.loops.targets import grpc_url, own, targets
 from extproc.loops.tasks import monotonic, spawn
 from extproc.loops.telemetry import Scraper, Target
-from extproc.model.names import Engine
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint
 from extproc.model.xds import NOTHING, Encoded, Resources
-from extproc.pools import PoolSpec, metrics_url
 from extproc.resources.plan import EngineCluster
 from extproc.resources.template import load_template
 from extproc.resources.world import fixed, resources
-from extproc.scoring.values import EndpointInput
 from extproc.settings import Settings
 
 log = logging.getLogger("extproc.control_plane")
 
-SOURCES = {Engine.TRITON: Source.TRITON, Engine.VLLM: Source.VLLM, Engine.LLAMACPP: Source.LLAMACPP}
 EARLY_S = 0.05
 """A change of health or of endpoints is published this long after it: several of one moment are one push."""
 
+EARLY_TICKS = 10
+"""As many times what the last tick took is waited at least, so that endpoints that flap don't fill the loop."""
+
+LONGEST_S = 3600.0
+"""For a fetch by itself: the loops, whose pace may change, end it much sooner."""
+
 
 class Views(Struct, frozen=True):
-    """What every view is told, in the order of the world's views."""
+    """What Envoys are told: `encoded` for each of `views`."""
 
     generation: int
-    encoded: tuple[Encoded, ...]
+    views: tuple[View, ...] = ()
+    encoded: tuple[Encoded, ...] = ()
 
 
 class ControlPlane:
@@ -81,56 +86,62 @@ class ControlPlane:
         self._template = load_template()
         self._metrics = metrics
         self._latency = Latency(window_s=settings.weights.window_s)
-        self._traffic = traffic(self._latency.pool_of)
-        self.board: Board[Views] = Board(Views(0, ()))
+        self._traffic = traffic(self._pool_of)
+        self.board: Board[Views] = Board(Views(0))
         self._files = XdsFiles(state_dir / "xds")
         self._early = asyncio.Event()
+        self._left = False
         self._stack = contextlib.AsyncExitStack()
         self._prepared: tuple[Encoded, ...] = ()
         self._ads: xds.AdsServicer | None = None
+        self._servers: Any = None
+        self._tick_s = 0.0
         self.report: Report | None = None
 
     async def start(self) -> None:
         """Look once at endpoints, publish, then go on by itself until `close`."""
-        settings = self.settings
-        timeout_s = settings.telemetry.timeout_s
-        self._pages = Pages(timeout_s=timeout_s)
-        self._health_pages = Pages(timeout_s=settings.health.timeout_s)
-        self._checker = EngineHealth(get=self._health_pages.fetch, timeout_s=settings.health.timeout_s)
+        try:
+            self._assemble(self.settings)
+            await self.configure(self.settings)
+            group = await self._stack.enter_async_context(_Loops())
+            for name, loop in (
+                ("scrape", self._scraper.run()),
+                ("check health", self._checks.run()),
+                ("look at endpoints", self._endpoints.run()),
+                ("reconcile", self._run()),
+            ):
+                spawn(group, loop, name=name)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+
+    def _assemble(self, settings: Settings) -> None:
+        telemetry, health = settings.telemetry, settings.health
+        self._pages, self._health_pages = Pages(timeout_s=LONGEST_S), Pages(timeout_s=LONGEST_S)
+        self._checker = EngineHealth(get=self._health_pages.fetch, timeout_s=LONGEST_S)
         for closing in (self._pages, self._health_pages, self._checker):
             self._stack.push_async_callback(closing.close)
-        self._servers = self._triton_servers()
         self._scraper = Scraper(
             fetch=self._fetch,
             observer=self._metrics,
-            interval_s=settings.telemetry.interval_s,
-            timeout_s=timeout_s,
-            slots=settings.telemetry.max_concurrency,
+            interval_s=telemetry.interval_s,
+            timeout_s=telemetry.timeout_s,
+            slots=telemetry.max_concurrency,
         )
         self._checks = HealthChecks(
             check=self._check,
             on_change=lambda _, __: self._early.set(),
-            interval_s=settings.health.interval_s,
-            timeout_s=settings.health.timeout_s,
-            failures=settings.health.failures,
+            interval_s=health.interval_s,
+            timeout_s=health.timeout_s,
+            failures=health.failures,
         )
+        resolvers = ThreadPoolExecutor(RESOLVED_AT_ONCE, thread_name_prefix="resolve")
+        self._stack.callback(resolvers.shutdown, wait=False, cancel_futures=True)
         self._endpoints = Endpoints(
-            resolve=_resolve, read=_read, changed=self._moved, failed=self._metrics.endpoints_failed
+            resolve=_resolver(resolvers), read=_read, changed=self._moved, failed=self._metrics.endpoints_failed
         )
-        world = self._world(settings)
-        await self._prepare(world)
-        self._reconciler = Reconciler(world, inputs=self._input, publish=self._publish)
-        await self._endpoints.configure(settings.pools)
-        self._moved()
-        self._tick()
-        group = await self._stack.enter_async_context(_Loops())
-        for name, loop in (
-            ("scrape", self._scraper.run()),
-            ("check health", self._checks.run()),
-            ("look at endpoints", self._endpoints.run()),
-            ("reconcile", self._run()),
-        ):
-            spawn(group, loop, name=name)
+        self._readings = Readings(telemetry, look=self._scraper.look, healthy=self._healthy, latency=self._latency)
+        self._reconciler = Reconciler(World(settings, ()), inputs=self._readings, publish=self._publish)
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -141,14 +152,30 @@ class ControlPlane:
             self._ads.drain()
 
     async def configure(self, settings: Settings) -> None:
-        """Follow a new config: pools, weights, views. What needs a restart is the same in it."""
-        self.settings = settings
+        """Follow a new config: pools, telemetry, weights, views. What needs a restart is the same in it."""
         world = self._world(settings)
         await self._prepare(world)
-        self._reconciler.world = world
-        await self._endpoints.configure(settings.pools)
+        await self._endpoints.configure(settings.pools, names_s=settings.telemetry.interval_s)
+        # From here to the tick nothing else runs: no pool is ever weighed with another config's endpoints.
+        before, self.settings, self._reconciler.world = self.settings, settings, world
+        self._pace(before)
         self._moved()
         self._tick()
+
+    def _pace(self, before: Settings) -> None:
+        """How often and how long: what is known of endpoints stays, but for latencies of another window."""
+        telemetry, health, window_s = self.settings.telemetry, self.settings.health, self.settings.weights.window_s
+        self._readings.telemetry = telemetry
+        if telemetry.triton_statistics and self._servers is None:
+            self._servers = self._triton_servers()
+        if telemetry != before.telemetry:
+            self._scraper.pace(
+                interval_s=telemetry.interval_s, timeout_s=telemetry.timeout_s, slots=telemetry.max_concurrency
+            )
+        if health != before.health:
+            self._checks.pace(interval_s=health.interval_s, timeout_s=health.timeout_s, failures=health.failures)
+        if window_s != before.weights.window_s:
+            self._latency = self._readings.latency = Latency(window_s=window_s)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Serve ADS, the access log and, where it is asked for, the observer of answers."""
@@ -174,34 +201,44 @@ class ControlPlane:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.telemetry.interval_s):
                     await self._early.wait()
-                    await asyncio.sleep(EARLY_S)
+                    await asyncio.sleep(max(EARLY_S, EARLY_TICKS * self._tick_s))
             self._early.clear()
-            try:
+            if self._left:
+                self._left = False
                 await self._retain()
-                self._tick()
-            except Exception:
-                log.exception("no weights this time: a bug")
-                self._metrics.tick_failed()
+            self._tick()
 
     async def _retain(self) -> None:
         """Close connections to endpoints that left."""
         endpoints = {each for pool in self._endpoints.current.values() for each in pool}
-        await self._checker.retain(endpoints)
-        if self._servers is not None:
-            await self._servers.retain({_grpc_url(each) for each in endpoints})
+        try:
+            await self._checker.retain(endpoints)
+            if self._servers is not None:
+                await self._servers.retain({grpc_url(each) for each in endpoints})
+        except Exception:
+            log.exception("connections not closed: a bug")
 
     def _tick(self) -> None:
+        """A bug in weighing costs this tick's weights, and nothing else."""
         begun = monotonic()
-        self.report = self._reconciler.tick(self._endpoints.current, now=begun)
-        self._metrics.ticked(self.report, monotonic() - begun)
+        try:
+            self.report = self._reconciler.tick(self._endpoints.current, now=begun)
+        except Exception:
+            log.exception("no weights this time: a bug")
+            self._metrics.tick_failed()
+        else:
+            self._metrics.ticked(self.report, monotonic() - begun)
+        self._tick_s = monotonic() - begun
 
     def _world(self, settings: Settings) -> World:
         every = engines(settings, {}, lb_policy=settings.weights.lb_policy)
-        return World(settings, tuple(self._with_parts(view, every) for view in views_of(settings.xds.views)))
+        return World(
+            settings, tuple(self._with_parts(settings, view, every) for view in views_of(settings.xds.views))
+        )
 
-    def _with_parts(self, view: View, every: Sequence[EngineCluster]) -> View:
+    def _with_parts(self, settings: Settings, view: View, every: Sequence[EngineCluster]) -> View:
         seen = tuple(each for each in every if view.sees(each))
-        return replace(view, parts=fixed(self._template, plan(self.settings, self._state_dir, seen)))
+        return replace(view, parts=fixed(self._template, plan(settings, self._state_dir, seen)))
 
     async def _prepare(self, world: World) -> None:
         """Encode what a config fixes: a tenth of a second for routes and clusters, beside the event loop."""
@@ -221,33 +258,24 @@ class ControlPlane:
     def _publish(self, built: Sequence[Resources]) -> None:
         known, self._prepared = self._known(len(built)), ()
         encoded = tuple(encode(one, old) for one, old in zip(built, known, strict=True))
-        self.board.publish(Views(self.board.current.generation + 1, encoded))
+        self.board.publish(Views(self.board.current.generation + 1, self._reconciler.world.views, encoded))
         self._files.write(built[0])
 
     def _view(self, node_id: str, node_cluster: str) -> Encoded | None:
-        index = view_of(self._reconciler.world.views, node_id, node_cluster)
-        encoded = self.board.current.encoded
-        return None if index is None or index >= len(encoded) else encoded[index]
+        """None refuses an Envoy; one of a view that nothing was published for waits."""
+        told = self.board.current
+        index = view_of(told.views or self._reconciler.world.views, node_id, node_cluster)
+        if index is None:
+            return None
+        return told.encoded[index] if told.encoded else NOTHING
 
     # ── in: what is known of endpoints ───────────────────────────────────────────────────────────
 
-    def _input(self, endpoint: Endpoint, spec: PoolSpec, *, now: float) -> EndpointInput:
-        own = self._scraper.look(f"{spec.name}/{endpoint.key}")
-        sources = known(endpoint, own, self._shared(spec, endpoint), self._latency, now=now)
-        healthy = self._checks.condition(f"{spec.name}/{endpoint.key}").healthy
-        return endpoint_input(endpoint, spec, sources, self._latency, healthy=healthy, now=now)
+    def _healthy(self, key: str) -> bool:
+        return self._checks.condition(key).healthy
 
-    def _shared(self, spec: PoolSpec, endpoint: Endpoint) -> list[SharedLook]:
-        telemetry = self.settings.telemetry
-        looks = [SharedLook(self._scraper.look(_dcgm_key(each)), _join(each.label)) for each in telemetry.dcgm]
-        if telemetry.triton_statistics:
-            looks.append(SharedLook(self._scraper.look(f"{spec.name}/{endpoint.key}/statistics"), Join.ENDPOINT))
-        if telemetry.prometheus is not None:
-            join = _join(telemetry.prometheus.label)
-            looks += [
-                SharedLook(self._scraper.look(f"prometheus/{each}"), join) for each in telemetry.prometheus.queries
-            ]
-        return looks
+    def _pool_of(self, cluster: str) -> str:
+        return self._latency.pool_of(cluster)
 
     def _finished(self, samples: list[AccessSample]) -> None:
         self._latency.record(samples, now=monotonic())
@@ -258,11 +286,9 @@ class ControlPlane:
 
     def _triton_servers(self) -> Any:
         """The client of Triton's own protocol brings numpy along: only where it is asked for."""
-        if not self.settings.telemetry.triton_statistics:
-            return None
         from extproc.edge.triton import Servers  # noqa: PLC0415
 
-        servers = Servers(timeout_s=self.settings.telemetry.timeout_s)
+        servers = Servers(timeout_s=LONGEST_S)
         self._stack.push_async_callback(servers.close)
         return servers
 
@@ -277,33 +303,19 @@ class ControlPlane:
 
     def _moved(self) -> None:
         """Endpoints came or went: scrape, check and place those that are."""
-        placed = [
-            (pool, each) for pool in self.settings.pools for each in self._endpoints.current.get(pool.name, ())
-        ]
-        self._scraper.set_targets(self._targets([(pool.name, pool.engine, each) for pool, each in placed]))
-        self._checks.set_endpoints(Checked(f"{pool.name}/{each.key}", pool.engine, each) for pool, each in placed)
+        pools, current = self.settings.pools, self._endpoints.current
+        placed = [(pool, each) for pool in pools for each in current.get(pool.name, ())]
+        if (source := self.settings.telemetry.prometheus) is not None:
+            self._queries = Queries(get=self._pages.fetch, base_url=source.url, queries=source.queries)
+        self._scraper.set_targets(targets(placed, self.settings.telemetry))
+        self._checks.set_endpoints(Checked(own(pool.name, each), pool.engine, each) for pool, each in placed)
         self._latency.place(
             {address: each.key for _, each in placed for address in _addresses(each)},
-            {name: pool.name for pool in self.settings.pools for name in (pool.name, f"{pool.name}-grpc")},
+            {name: pool.name for pool in pools for name in (pool.name, f"{pool.name}-grpc")},
             now=monotonic(),
         )
+        self._left = True
         self._early.set()
-
-    def _targets(self, placed: Iterable[tuple[str, Engine, Endpoint]]) -> list[Target]:
-        telemetry = self.settings.telemetry
-        targets = []
-        for pool, engine, each in placed:
-            targets.append(Target(f"{pool}/{each.key}", SOURCES[engine], metrics_url(each, engine)))
-            if telemetry.triton_statistics and each.grpc_port is not None:
-                targets.append(Target(f"{pool}/{each.key}/statistics", Source.TRITON, _grpc_url(each)))
-        targets += [Target(_dcgm_key(each), Source.DCGM, each.url, each.label) for each in telemetry.dcgm]
-        if telemetry.prometheus is not None:
-            source = telemetry.prometheus
-            self._queries = Queries(get=self._pages.fetch, base_url=source.url, queries=source.queries)
-            targets += [
-                Target(f"prometheus/{term}", Source.PROMETHEUS, term, source.label) for term in source.queries
-            ]
-        return targets
 
 
 class _Loops(asyncio.TaskGroup):
@@ -315,20 +327,6 @@ class _Loops(asyncio.TaskGroup):
         await super().__aexit__(*error)
 
 
-def _grpc_url(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-    return f"grpc{'s' if endpoint.tls else ''}://{host}:{endpoint.grpc_port}"
-
-
-def _dcgm_key(source: DcgmSource) -> str:
-    return f"dcgm/{source.url}"
-
-
-def _join(label: str) -> Join:
-    """A label that carries a port names an endpoint; a host's name has none."""
-    return Join.ENDPOINT if label in ("endpoint", "instance") else Join.HOST
-
-
 def _addresses(endpoint: Endpoint) -> tuple[str, ...]:
     """As Envoy's access log spells them."""
     host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
@@ -336,10 +334,25 @@ def _addresses(endpoint: Endpoint) -> tuple[str, ...]:
     return tuple(f"{host}:{port}" for port in ports if port is not None)
 
 
-async def _resolve(host: str) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [str(each[4][0]) for each in found]
+def _resolver(threads: ThreadPoolExecutor) -> Resolve:
+    """Names on threads of their own: a name server that is silent must not hold up files, audit and config."""
+
+    async def resolve(host: str) -> list[str]:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(threads, _addresses_of, host)
+        return [address for address in found if "%" not in address]  # no zones: Envoy takes none
+
+    return resolve
+
+
+def _addresses_of(host: str) -> list[str]:
+    return [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
 
 
 def _read(path: str) -> bytes:
-    return Path(path).read_bytes()
+    """No more than can be read, and of nothing that never ends."""
+    file = Path(path)
+    if file.exists() and not file.is_file():
+        raise OSError(errno.EINVAL, "is no file")
+    with file.open("rb") as opened:
+        return opened.read(yaml_text.MAX_BYTES + 1)

@@ -112,6 +112,12 @@ class HealthChecks:
         for key in members:
             self._conditions.setdefault(key, NEW)
 
+    def pace(self, *, interval_s: float, timeout_s: float, failures: int, slots: int = SLOTS) -> None:
+        """From here on check so often, and judge by so many failures; conditions stay."""
+        self._timeout_s = min(timeout_s, interval_s)
+        self._threshold = failures
+        self._rota.pace(interval_s=interval_s, slots=slots)
+
     async def run(self) -> None:
         """Check until cancelled."""
         await self._rota.run()

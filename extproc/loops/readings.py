@@ -1,19 +1,24 @@
 """What scoring is told of an endpoint, out of everything that is known of it.
 
 The engine's own page comes first, then the sources that tell of many endpoints, then what the engine sent along
-with answers. A source that goes on saying the same while the endpoint served requests is frozen: its reading is as
-old as its last change.
+with answers. One that falls silent is not replaced by the next: an engine's share of KV blocks and a GPU's share of
+bytes are not the same number, and an old reading fades by itself.
+
+A source that goes on saying the same while the endpoint served requests is frozen: its reading is as old as its
+last change. The rejected alternative, any page that stays the same, makes every idle engine a frozen one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from extproc.engines.joining import Join, find
+from extproc.control import TelemetryConfig
+from extproc.engines.joining import Join, keyed, names
 from extproc.engines.reading import OWN
-from extproc.loops.latency import Latency, LoadReport
+from extproc.loops import targets
+from extproc.loops.latency import SERVED_STEP_S, Latency, LoadReport
 from extproc.loops.telemetry import Look
 from extproc.model.telemetry import EngineSample
 from extproc.model.topology import Endpoint
@@ -21,62 +26,119 @@ from extproc.pools import PoolSpec
 from extproc.scoring.values import EndpointInput, Reading
 
 MIN_REQUESTS = 20
-"""Of a window, before its P99 is more than the slowest of a few."""
+"""With a duration, before the P99 of a window is more than the slowest of a few."""
+
+LOG_DELAY_S = 1.0
+"""So much later than an engine's page a request may be told of here: Envoy collects its log for a moment."""
 
 KV_USAGE = ("named_metrics.kv_cache_usage_perc", "kv_cache_usage_perc")
 
+LookAt = Callable[[str], Look]
+"""What is known of a target."""
 
-class SharedLook(Struct, frozen=True):
-    """A look at a source that tells of many endpoints."""
+
+class Told(Struct, frozen=True, gc=False):
+    """What a look at one source says of an endpoint."""
 
     look: Look
-    join: Join
-
-
-class Known(Struct, frozen=True):
-    """One sample of one source, and since when it can be believed; monotonic seconds."""
-
     sample: EngineSample
-    at: float
 
 
-def known(
-    endpoint: Endpoint, own: Look, shared: Sequence[SharedLook], latency: Latency, *, now: float
-) -> tuple[Known, ...]:
-    """What the sources say of an endpoint, the most trusted first."""
-    found = [(own, own.samples.get(OWN))]
-    found += [(each.look, find(each.look.samples, endpoint, each.join)) for each in shared]
-    return tuple(Known(sample, _at(look, endpoint, latency, now)) for look, sample in found if sample is not None)
+class Shared(Struct, frozen=True):
+    """Looks at sources that tell of many endpoints, arranged by what endpoints are called.
+
+    `told`: by join and name, each with the place of its source in the order of trust.
+    """
+
+    looks: tuple[Look, ...] = ()
+    joins: tuple[Join, ...] = ()
+    told: Mapping[tuple[Join, str], Sequence[tuple[int, Told]]] = {}
+
+    def of(self, endpoint: Endpoint) -> Sequence[Told]:
+        found: list[tuple[int, Told]] = []
+        for join in self.joins:
+            called = ((join, name) for name in names(endpoint, join))
+            found += next((self.told[name] for name in called if name in self.told), ())
+        return [told for _, told in sorted(found, key=_place)]
 
 
-def _at(look: Look, endpoint: Endpoint, latency: Latency, now: float) -> float:
-    """When a look was still telling something new."""
-    taken_at, changed_at = look.taken_at, look.page_changed_at
-    assert taken_at is not None, "a look with samples was taken"
-    if changed_at is None or changed_at >= taken_at:
-        return taken_at
-    return changed_at if latency.served_since(endpoint.key, changed_at, now=now) else taken_at
+def _place(found: tuple[int, Told]) -> int:
+    return found[0]
+
+
+def arranged(sources: Sequence[tuple[Look, Join]]) -> Shared:
+    told: dict[tuple[Join, str], list[tuple[int, Told]]] = {}
+    for place, (look, join) in enumerate(sources):
+        for name, sample in keyed(look.samples, join).items():
+            told.setdefault((join, name), []).append((place, Told(look, sample)))
+    joins = tuple(dict.fromkeys(join for _, join in sources))
+    return Shared(tuple(look for look, _ in sources), joins, told)
+
+
+class Readings:
+    """The reconciler's inputs. `look` knows targets by their keys, `healthy` endpoints by theirs.
+
+    `telemetry` and `latency` may be replaced at any time.
+    """
+
+    def __init__(
+        self, telemetry: TelemetryConfig, *, look: LookAt, healthy: Callable[[str], bool], latency: Latency
+    ) -> None:
+        self.telemetry = telemetry
+        self._look = look
+        self._healthy = healthy
+        self.latency = latency
+        self._shared = Shared()
+
+    def __call__(self, spec: PoolSpec, endpoints: Iterable[Endpoint], *, now: float) -> Sequence[EndpointInput]:
+        shared = self._arranged()
+        return [self._input(spec, endpoint, shared, now) for endpoint in endpoints]
+
+    def _arranged(self) -> Shared:
+        """Anew only where a source was looked at since."""
+        sources = [(self._look(key), join) for key, join in targets.shared(self.telemetry)]
+        known = self._shared
+        same = len(sources) == len(known.looks) and all(
+            look is before for (look, _), before in zip(sources, known.looks, strict=True)
+        )
+        if not same:
+            self._shared = arranged(sources)
+        return self._shared
+
+    def _input(self, spec: PoolSpec, endpoint: Endpoint, shared: Shared, now: float) -> EndpointInput:
+        key = targets.own(spec.name, endpoint)
+        sources = [*self._own(spec, endpoint, key), *(shared.of(endpoint) if shared.joins else ())]
+        return endpoint_input(endpoint, spec, sources, self.latency, healthy=self._healthy(key), now=now)
+
+    def _own(self, spec: PoolSpec, endpoint: Endpoint, key: str) -> Iterator[Told]:
+        yield from _told(self._look(key))
+        if self.telemetry.triton_statistics:
+            yield from _told(self._look(targets.statistics(spec.name, endpoint)))
+
+
+def _told(look: Look) -> Iterator[Told]:
+    if (sample := look.samples.get(OWN)) is not None:
+        yield Told(look, sample)
 
 
 def endpoint_input(
-    endpoint: Endpoint, spec: PoolSpec, sources: Iterable[Known], latency: Latency, *, healthy: bool, now: float
+    endpoint: Endpoint, spec: PoolSpec, sources: Sequence[Told], latency: Latency, *, healthy: bool, now: float
 ) -> EndpointInput:
-    sources = tuple(sources)
+    """`sources`: the most trusted first."""
     return EndpointInput(
         key=endpoint.key,
         healthy=healthy,
-        memory=_memory(sources, latency.load_report(endpoint.key)),
+        memory=_memory(endpoint, sources, latency),
         p99_s=_p99(endpoint, sources, latency, now),
         max_acceptable_p99_s=spec.max_acceptable_p99_s,
     )
 
 
-def _memory(sources: Sequence[Known], load: LoadReport | None) -> Reading | None:
-    """The youngest of the most trusted kind: an engine's page, else what came with its answers."""
-    for source in sources:
-        if source.sample.memory is not None:
-            return Reading(source.sample.memory, source.at)
-    return _reported(load)
+def _memory(endpoint: Endpoint, sources: Sequence[Told], latency: Latency) -> Reading | None:
+    for told in sources:
+        if told.sample.memory is not None:
+            return Reading(told.sample.memory, told_at(endpoint, told.look, latency))
+    return _reported(latency.load_report(endpoint.key))
 
 
 def _reported(load: LoadReport | None) -> Reading | None:
@@ -85,10 +147,26 @@ def _reported(load: LoadReport | None) -> Reading | None:
     return None if value is None or load is None else Reading(value, load.at)
 
 
-def _p99(endpoint: Endpoint, sources: Sequence[Known], latency: Latency, now: float) -> Reading | None:
+def _p99(endpoint: Endpoint, sources: Sequence[Told], latency: Latency, now: float) -> Reading | None:
     """Envoy's own measure, which includes the way there; else what a source says."""
-    seen = latency.reading(endpoint.key, now=now)
-    if seen.p99_s is not None and seen.last_at is not None and seen.requests >= MIN_REQUESTS:
+    seen = latency.tail(endpoint.key, now=now)
+    if seen.p99_s is not None and seen.last_at is not None and seen.timed >= MIN_REQUESTS:
         return Reading(seen.p99_s, seen.last_at)
-    told = next((each for each in sources if each.sample.p99_s is not None), None)
-    return Reading(told.sample.p99_s, told.at) if told and told.sample.p99_s is not None else None
+    for told in sources:
+        if told.sample.p99_s is not None:
+            return Reading(told.sample.p99_s, told_at(endpoint, told.look, latency))
+    return None
+
+
+def told_at(endpoint: Endpoint, look: Look, latency: Latency) -> float:
+    """When a look was still telling something new.
+
+    A request counts against a page that stayed the same only if it surely ended between the page's last change and
+    the last look at it: one that is told of late was on the page already, one after the look cannot be on it.
+    """
+    taken_at, changed_at = look.taken_at, look.page_changed_at
+    assert taken_at is not None, "a look with samples was taken"
+    if changed_at is None or changed_at >= taken_at:
+        return taken_at
+    served = latency.served_since(endpoint.key, changed_at + LOG_DELAY_S, now=taken_at - SERVED_STEP_S)
+    return changed_at if served else taken_at

@@ -1,6 +1,7 @@
 """The one publisher: each tick weighs every pool's endpoints and publishes what Envoy is to know.
 
-Resources that `check` refuses are not published: what was published last stays, and the refusal is counted.
+Resources that `check` refuses are not published: what was published last stays, and the refusal is counted. Without
+any pool nothing is published: Envoy would drop all it has.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ logger = logging.getLogger("extproc.loops.reconcile")
 
 
 class Inputs(Protocol):
-    """What is known of one endpoint."""
+    """What is known of the endpoints of a pool, in their order."""
 
-    def __call__(self, endpoint: Endpoint, spec: PoolSpec, *, now: float) -> EndpointInput: ...
+    def __call__(self, spec: PoolSpec, endpoints: Sequence[Endpoint], *, now: float) -> Sequence[EndpointInput]: ...
 
 
 class PoolReport(Struct, frozen=True):
@@ -42,6 +43,11 @@ class PoolReport(Struct, frozen=True):
     role: str
     endpoints: tuple[Endpoint, ...]
     weights: PoolWeights
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything is known of any endpoint: scores of a pool that nobody measured are none."""
+        return any(term.utility is not None for each in self.weights.weights for term in each.terms)
 
 
 class Report(Struct, frozen=True):
@@ -62,7 +68,8 @@ class View(Struct, frozen=True):
     parts: Fixed = Fixed({}, {}, {})
 
     def sees(self, engine: EngineCluster) -> bool:
-        return self.pools is None or engine.name.removesuffix("-grpc") in self.pools or engine.name in self.pools
+        pool = engine.name.removesuffix("-grpc") if engine.http2 else engine.name
+        return self.pools is None or pool in self.pools
 
 
 class World(Struct, frozen=True):
@@ -84,14 +91,17 @@ class Reconciler:
         self._inputs = inputs
         self._publish = publish
         self._shares: dict[str, Mapping[str, int]] = {}
+        self._ticked_at: float | None = None
         self._generation = 0
         self._last: tuple[World, tuple[EngineCluster, ...]] | None = None
+        self._complaint: tuple[Problem, ...] = ()
         self.refused = 0
 
     def tick(self, endpoints: Mapping[str, tuple[Endpoint, ...]], *, now: float) -> Report:
         """Weigh, build, check, publish. `endpoints` by the pool's name."""
         settings = self.world.settings
-        rules = scoring_rules(settings)
+        rules = scoring_rules(settings, since_s=None if self._ticked_at is None else now - self._ticked_at)
+        self._ticked_at = now
         pools = tuple(
             self._weighed(spec, endpoints.get(spec.name, ()), rules, now) for spec in settings.pool_specs()
         )
@@ -103,24 +113,34 @@ class Reconciler:
     def _weighed(
         self, spec: PoolSpec, endpoints: tuple[Endpoint, ...], rules: ScoringRules, now: float
     ) -> PoolReport:
-        inputs = [self._inputs(endpoint, spec, now=now) for endpoint in endpoints]
+        inputs = self._inputs(spec, endpoints, now=now)
         weights = weigh(inputs, self._shares.get(spec.name, {}), rules, now=now)
         return PoolReport(spec.name, spec.engine.value, spec.role.value, endpoints, weights)
 
     def _published(self, standings: Standings) -> tuple[Problem, ...]:
         settings = self.world.settings
         clusters = engines(settings, standings, lb_policy=settings.weights.lb_policy)
-        if self._last is not None and self._last[0] is self.world and self._last[1] == clusters:
-            return ()
+        problems = () if self._known(clusters) else self._refused_or_published(clusters)
+        if problems and problems != self._complaint:
+            logger.error("not published: %s", "; ".join(map(str, problems[:5])))
+        self._complaint = problems
+        return problems
+
+    def _known(self, clusters: tuple[EngineCluster, ...]) -> bool:
+        return not clusters or (
+            self._last is not None and self._last[0] is self.world and self._last[1] == clusters
+        )
+
+    def _refused_or_published(self, clusters: tuple[EngineCluster, ...]) -> tuple[Problem, ...]:
+        """What could not be published is tried again at the next tick."""
         built = [self._built(view, clusters) for view in self.world.views]
         problems = tuple(problem for each in built for problem in check(each))
         if problems:
             self.refused += 1
-            logger.error("not published: %s", "; ".join(map(str, problems[:5])))
             return problems
         self._generation += 1
-        self._last = (self.world, clusters)
         self._publish(built)
+        self._last = (self.world, clusters)
         return ()
 
     def _built(self, view: View, clusters: tuple[EngineCluster, ...]) -> Resources:
@@ -134,15 +154,17 @@ def standing(pool: PoolReport) -> tuple[Standing, ...]:
     return tuple(Standing(endpoint, max(1, each.weight), each.draining) for endpoint, each in pairs)
 
 
-def scoring_rules(settings: Settings) -> ScoringRules:
+def scoring_rules(settings: Settings, *, since_s: float | None = None) -> ScoringRules:
+    """`since_s`: seconds since the tick before; one that comes early may move shares by so much less."""
     weights, telemetry = settings.weights, settings.telemetry
+    part = 1.0 if since_s is None else min(1.0, max(0.0, since_s / telemetry.interval_s))
     return ScoringRules(
         memory_weight=weights.memory,
         latency_weight=weights.latency,
         interval_s=telemetry.interval_s,
         stale_after_intervals=telemetry.stale_after_intervals,
         neutral_after_intervals=telemetry.neutral_after_intervals,
-        max_step=weights.max_step,
+        max_step=weights.max_step * part,
         min_change=weights.min_change,
     )
 

@@ -37,14 +37,18 @@ class Rota(Generic[T]):
         random: Random,
     ) -> None:
         self._visit = visit
-        self._interval_s = interval_s
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self._well, self._unwell = asyncio.Semaphore(slots), asyncio.Semaphore(slots)
+        self.pace(interval_s=interval_s, slots=slots)
         self._members: dict[str, T] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+
+    def pace(self, *, interval_s: float, slots: int) -> None:
+        """From here on visit so often, so many at once; a visit that is due already keeps its time."""
+        self._interval_s = interval_s
+        self._well, self._unwell = asyncio.Semaphore(slots), asyncio.Semaphore(slots)
 
     def assign(self, members: Mapping[str, T]) -> frozenset[str]:
         """From here on visit these; the keys that left or changed, of which a running visit is broken off."""

@@ -122,6 +122,11 @@ class Scraper:
         for key in members:
             self._kept.setdefault(key, _Kept())
 
+    def pace(self, *, interval_s: float, timeout_s: float, slots: int) -> None:
+        """From here on look so often; what is known stays."""
+        self._timeout_s = min(timeout_s, interval_s)
+        self._rota.pace(interval_s=interval_s, slots=slots)
+
     async def run(self) -> None:
         """Scrape until cancelled."""
         await self._rota.run()
