@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import grpc
@@ -70,14 +70,14 @@ class AdsServicer:
         """One stream, until Envoy ends it or the server drains."""
         self._observer.stream_opened()
         try:
-            if self._draining:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
             await self._serve(context)
         except DecodeError:
             log.warning("stream aborted: not a discovery request")
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not a discovery request")
         except (asyncio.CancelledError, grpc.aio.AbortError):
             raise
+        except grpc.aio.InternalError:
+            log.info("Envoy left in the middle of a message")
         except Exception:
             log.exception("stream failed: a bug")
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
@@ -85,7 +85,9 @@ class AdsServicer:
             self._observer.stream_ended()
 
     async def _serve(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        message = await context.read()
+        message = b"" if self._draining else await context.read()
+        if self._draining:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
         if message is grpc.aio.EOF:  # type: ignore[attr-defined]
             return
         first = codec.request(message)
@@ -131,33 +133,38 @@ class _Stream:
         self._asked_at: dict[Kind, float] = {}
         self._begun_at: dict[Kind, float] = {}
         self._unserved: set[str] = set()
-        self._reading: asyncio.Task[None] | None = None
+        self._over = False
+        self._error: Exception | None = None
 
     def end(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
+        self._over = True
+        self._work.set()
 
     async def run(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Until Envoy ends it or `end` is called. A push on its way is not given up: gRPC could not end then."""
         log.info("Envoy %s follows", self._node)
         self._look()
         self._heard(self._first)
-        try:
-            await self._run(context)
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+        async with asyncio.TaskGroup() as group:
+            others = (
+                spawn(group, self._aside(self._read(context)), name="read requests"),
+                spawn(group, self._aside(self._follow()), name="follow the board"),
+            )
+            await self._write(context)
+            for task in others:
+                task.cancel()
+        if self._error is not None:
+            raise self._error
         log.info("Envoy %s left", self._node)
 
-    async def _run(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Until one of the three ends: the reader, when Envoy does or `end` is called."""
-        async with asyncio.TaskGroup() as group:
-            self._reading = spawn(group, self._read(context), name="read requests")
-            others = (
-                spawn(group, self._follow(), name="follow the board"),
-                spawn(group, self._write(context), name="push"),
-            )
-            await asyncio.wait((self._reading, *others), return_when=asyncio.FIRST_COMPLETED)
-            for task in (self._reading, *others):
-                task.cancel()
+    async def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Beside the writer, which ends with it."""
+        try:
+            await work
+        except Exception as error:
+            self._error = error
+        finally:
+            self.end()
 
     async def _read(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         while (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
@@ -170,10 +177,10 @@ class _Stream:
             self._look()
 
     async def _write(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        while True:
+        while not self._over:
             await self._work.wait()
             self._work.clear()
-            while (push := self._subscriptions.next_push()) is not None:
+            while not self._over and (push := self._subscriptions.next_push()) is not None:
                 self._begun_at[push.kind] = max(self._known_at, self._asked_at.get(push.kind, 0.0))
                 await context.write(codec.response(push))
                 self._observer.pushed(push.kind)

@@ -134,7 +134,11 @@ async def test_a_bad_push_is_refused_reported_and_survived(
         assert await followed.envoy.weights("new") == followed.pool(1, 1, 1)
         await clients.more(100)
         assert clients.failed == 0
-    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    errors = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "extproc.xds" and record.levelno >= logging.ERROR
+    ]
     assert len(errors) == 2
     assert all(reason in line for line, (_, _, reason) in zip(errors, notes.nacks, strict=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -185,7 +186,7 @@ async def test_a_slow_envoy_gets_the_latest_only(served: World) -> None:
         await asyncio.sleep(0)
     await stream.ask(Kind.RTDS, "layer", nonce=first.nonce)
     assert (await stream.answer()).version_info == world(9, number=9).of(Kind.RTDS).version
-    assert served.notes.told == ["pushed RTDS", "acked RTDS", "pushed RTDS"]
+    await served.until(lambda: served.notes.told == ["pushed RTDS", "acked RTDS", "pushed RTDS"])
 
 
 async def test_a_refusal_is_told_once_in_one_line_with_envoys_reason(
@@ -199,7 +200,11 @@ async def test_a_refusal_is_told_once_in_one_line_with_envoys_reason(
     assert served.notes.told[1] == "nacked RTDS by envoy-7 (c): no such field"
     served.board.publish(world(2))
     assert await stream.silent()
-    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    errors = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "extproc.xds" and record.levelno >= logging.ERROR
+    ]
     assert errors == ["Envoy envoy-7 (c) refused RTDS layer: no such field"]
 
 
@@ -252,9 +257,11 @@ async def test_an_envoy_without_a_view_is_refused_and_told_of_once(
         stream = served.stream()
         await stream.ask(Kind.RTDS, "layer", node="stranger")
         assert await stream.call.code() is grpc.StatusCode.PERMISSION_DENIED
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "Envoy stranger (c) refused: no view is configured for it"
-    ]
+    assert [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "extproc.xds" and record.levelno >= logging.WARNING
+    ] == ["Envoy stranger (c) refused: no view is configured for it"]
     await served.until(lambda: served.notes.open == 0)
 
 
@@ -275,7 +282,11 @@ async def test_a_type_that_is_not_served_is_told_of_once(served: World, caplog: 
         await stream.ask("type.googleapis.com/envoy.config.listener.v3.Listener")
     await stream.ask(Kind.RTDS, "layer")
     await stream.answer()
-    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    warnings = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "extproc.xds" and record.levelno >= logging.WARNING
+    ]
     assert len(warnings) == 1
     assert "Listener, which is not served" in warnings[0]
 
@@ -335,21 +346,35 @@ async def test_draining_ends_streams_and_takes_no_new_ones(served: World) -> Non
     served.servicer.drain()
     assert await stream.call.code() in (grpc.StatusCode.OK, *GIVEN_UP)
     late = served.stream()
-    await late.ask(Kind.RTDS, "layer")
     assert await late.call.code() is grpc.StatusCode.UNAVAILABLE
     await served.until(lambda: served.notes.open == 0)
 
 
 async def test_an_envoy_that_reads_nothing_holds_up_nobody(served: World) -> None:
-    """Its stream fills up; the others go on, and it is still ended by draining."""
+    """Its stream fills up, and the others go on."""
     big = {"name": "layer", "layer": {"x": "y" * 900_000}}
     served.board.publish(encode(Resources(2, {Kind.RTDS: {"layer": big}})))
     deaf, other = served.stream(), served.stream()
     await deaf.ask(Kind.RTDS, "layer")
+    await other.ask(Kind.RTDS, "layer")
     for generation in range(3, 8):
-        await other.ask(Kind.RTDS, "layer") if generation == 3 else None
         response = await other.answer()
         served.board.publish(world(generation, number=generation))
         await other.ask(Kind.RTDS, "layer", nonce=response.nonce)
+    assert (await other.answer()).version_info == world(7, number=7).of(Kind.RTDS).version
+
+
+async def test_draining_in_the_midst_of_pushes(served: World) -> None:
+    """What is on its way arrives, and then the stream ends."""
+    streams = [served.stream() for _ in range(20)]
+    for stream in streams:
+        await stream.ask(Kind.RTDS, "layer")
+    await served.until(lambda: served.notes.told)
     served.servicer.drain()
+    async with asyncio.timeout(5):
+        for stream in streams:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                while await stream.call.read() is not grpc.aio.EOF:
+                    pass
+            assert await stream.call.code() in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, *GIVEN_UP)
     await served.until(lambda: served.notes.open == 0)
