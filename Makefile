@@ -18,9 +18,10 @@ up: $(VENV)/.installed
 test: deps lint
 	$(BIN)/python -m pytest
 
-test-vllm: dev
-	@$(REAL)/install.sh vllm
-	$(BIN)/python -m pytest -rs $(REAL)/test_vllm.py
+test-vllm: dev .engines/vllm/.installed
+	TEST_VLLM=1 $(BIN)/python -m pytest -rs $(REAL)/test_vllm.py
+
+.engines/vllm/.installed: $(REAL)/tiny_hf.py
 
 unit: dev lint
 	$(BIN)/python -m pytest -m "not envoy and not engines"

@@ -19,6 +19,8 @@ say "installing $(grep -c '^[^#]' "$here/requirements-$engine.txt") packages"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --requirement "$here/requirements-$engine.txt"
 
 case $engine in
+vllm)
+  "$venv/bin/python" "$here/tiny_hf.py" "$venv/tiny" ;;
 triton)
   # The server looks for the stub in the backend's folder. A link, not a copy: the stub finds its libraries
   # from where it really stands, and without them the server waits for it for ever.
