@@ -67,7 +67,9 @@ class Endpoints:
         self._listed: dict[str, tuple[Endpoint, ...]] = {}
         self._files: dict[str, _File] = {}
         self._names: dict[str, tuple[str, ...]] = {}
+        self._failing: dict[str, int] = {}
         self._told: dict[str, str] = {}
+        self._last: dict[tuple[str, Engine], tuple[Endpoint, ...]] = {}
         self._looking = asyncio.Lock()
         self._slots = asyncio.Semaphore(RESOLVED_AT_ONCE)
         self.current: Mapping[str, tuple[Endpoint, ...]] = {}
@@ -103,7 +105,8 @@ class Endpoints:
             await asyncio.gather(*map(self._lookup, self._due(names=names)))
             if pools is not self._pools:  # configured anew meanwhile
                 return
-            current = {pool.name: self._endpoints(pool) for pool in pools}
+            self._last = {(pool.name, pool.engine): self._found(pool) for pool in pools}
+            current = {name: found for (name, _), found in self._last.items()}
             if current != self.current:
                 self.current = current
                 self._changed()
@@ -114,6 +117,7 @@ class Endpoints:
         self._files = {path: self._files.get(path) or _File() for path in paths}
         hosts = self._hosts()
         self._names = {host: found for host, found in self._names.items() if host in hosts}
+        self._failing = {host: count for host, count in self._failing.items() if host in hosts}
         self._told = {what: told for what, told in self._told.items() if what in hosts or what in paths}
 
     def _hosts(self) -> set[str]:
@@ -122,22 +126,30 @@ class Endpoints:
         return {each.address for each in given if not is_ip(each.address)}
 
     def _due(self, *, names: bool) -> list[str]:
-        """Those that failed come last: a name that hangs is not in the way of the others."""
+        """Those that failed more often come later: names that hang are not in the way of the others."""
         due = [host for host in self._hosts() if names or host not in self._names]
-        return sorted(due, key=lambda host: (host in self._told, host))
+        return sorted(due, key=lambda host: (self._failing.get(host, 0), host))
 
     async def _lookup(self, host: str) -> None:
+        asked = False
         try:
             async with asyncio.timeout(RESOLVE_S), self._slots:
-                found = await self._resolve(host)
+                asked = True
+                found = preferred(await self._resolve(host))
         except (OSError, UnicodeError) as error:  # TimeoutError is an OSError; a label may be too long for a name
-            self._tell(host, f"not found: {getattr(error, 'strerror', None) or type(error).__name__}")
+            if asked:
+                self._not_found(host, getattr(error, "strerror", None) or type(error).__name__)
             return
         if not found:
-            self._tell(host, "has no address")
+            self._not_found(host, "no address")
             return
         self._told.pop(host, None)
-        self._names[host] = preferred(found)
+        self._failing.pop(host, None)
+        self._names[host] = found
+
+    def _not_found(self, host: str, reason: str) -> None:
+        self._failing[host] = self._failing.get(host, 0) + 1
+        self._tell(host, f"not found: {reason}")
 
     async def _look_at_file(self, path: str, *, first: bool) -> None:
         file = self._files[path]
@@ -162,6 +174,10 @@ class Endpoints:
         if self._told.get(source) != reason:
             self._told[source] = reason
             logger.warning("endpoints of %s stay as they were: %s", source, reason)
+
+    def _found(self, pool: Pool) -> tuple[Endpoint, ...]:
+        """No source says that there are none, so it failed where none are left."""
+        return self._endpoints(pool) or self._last.get((pool.name, pool.engine), ())
 
     def _endpoints(self, pool: Pool) -> tuple[Endpoint, ...]:
         if pool.endpoints_file is not None:
