@@ -99,7 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="added to the scenario's")
     parser.add_argument("--case", action="append", metavar="NAME", help="only this one (repeat for more)")
     parser.add_argument("--scenario", type=Path, default=scenario.FILE, metavar="FILE")
-    parser.add_argument("--driver", choices=sorted(DRIVERS), default="parts", help="who makes the weights of ours")
+    parser.add_argument(
+        "--driver", choices=sorted(DRIVERS), default="sidecar", help="who makes the weights of ours (sidecar)"
+    )
     parser.add_argument(
         "--interleave", action="store_true", help="variants one after the other, for a busy machine"
     )

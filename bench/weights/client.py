@@ -25,7 +25,7 @@ PATIENCE_S = 20.0
 """For what is still on its way at the end."""
 
 HALF_TICK_S = 0.0005
-"""uvloop rounds to milliseconds: without it, requests would go out before they are due."""
+"""uvloop rounds to milliseconds: without it, the last one would be waited for in a busy loop."""
 
 LOST = 0
 OVERFLOW = -1
@@ -134,7 +134,7 @@ async def put(plan: Plan) -> list[Seen]:
     all_of_them = [Connections(target, count) for target in plan.targets]
     for index, (at_s, service_s) in enumerate(zip(plan.work.at_s, plan.work.service_s, strict=True)):
         due = plan.start_at + at_s
-        if (wait_s := due - time.monotonic()) > 0:
+        while (wait_s := due - time.monotonic()) > 0:
             await asyncio.sleep(wait_s + HALF_TICK_S)
         first = index % len(all_of_them)
         for connections in all_of_them[first:] + all_of_them[:first]:

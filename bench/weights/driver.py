@@ -20,6 +20,7 @@ from bench.weights.envoy import CLUSTERS, OURS, Fragment, balanced, cluster, grp
 from bench.weights.scenario import Ours
 
 POOL = CLUSTERS[OURS]
+CONTROL = "control.sock"
 
 
 class Driver(Protocol):
@@ -31,7 +32,8 @@ class Driver(Protocol):
 
 
 class Parts:
-    """The product's parts in a process of the bench's own; weights by a file."""
+    """The product's parts in a process of the bench's own; weights by a file. For trying out what the product's
+    own cluster does not have: any `bias`, any policy."""
 
     def fragment(self, ours: Ours, folder: Path) -> Fragment:
         source = {
@@ -42,11 +44,11 @@ class Parts:
             "resource_api_version": "V3",
         }
         served = {**balanced(cluster(POOL), ours), "type": "EDS", "eds_cluster_config": {"eds_config": source}}
-        control = grpc_cluster("llm_control", str(folder / "control.sock"))
+        control = grpc_cluster("llm_control", str(folder / CONTROL))
         return Fragment([served, control], [grpc_access_log("llm_control")])
 
     def running(self, ours: Ours, engines: Sequence[int], folder: Path) -> AbstractContextManager[Process]:
-        socket = folder / "control.sock"
+        socket = folder / CONTROL
         plan = standin.Plan(POOL, tuple(engines), ours, str(socket), str(folder / "eds.json"))
         standin.publish(plan, {})
         file = folder / "standin.json"
@@ -56,21 +58,21 @@ class Parts:
 
 
 class Sidecar:
-    """The whole product, `extproc serve`, over ADS."""
+    """The whole product, `extproc serve`, over ADS; the cluster is the one it makes, outlier detection included."""
 
     def fragment(self, ours: Ours, folder: Path) -> Fragment:
         service = {"envoy_grpc": {"cluster_name": "llm_control"}}
         ads = {"api_type": "GRPC", "transport_api_version": "V3", "grpc_services": [service]}
         cds = {"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "5s"}
         top = {"dynamic_resources": {"ads_config": ads, "cds_config": cds}}
-        control = grpc_cluster("llm_control", str(folder / "extproc.sock"))
+        control = grpc_cluster("llm_control", str(folder / CONTROL))
         return Fragment([control], [grpc_access_log("llm_control")], top)
 
     def running(self, ours: Ours, engines: Sequence[int], folder: Path) -> AbstractContextManager[Process]:
         file = folder / "extproc.yaml"
         file.write_text(yaml.safe_dump(sidecar_config(ours, engines)))
         command = [sys.executable, "-m", "extproc", "serve", "--config", str(file), "--state-dir", str(folder)]
-        return running("ours", command, folder / "sidecar.log", lambda: accepts(folder / "extproc.sock"))
+        return running("ours", command, folder / "sidecar.log", lambda: accepts(folder / CONTROL))
 
 
 def sidecar_config(ours: Ours, engines: Sequence[int]) -> dict[str, object]:
@@ -87,7 +89,7 @@ def sidecar_config(ours: Ours, engines: Sequence[int]) -> dict[str, object]:
         ],
         "telemetry": {"interval_s": ours.interval_s, "dcgm": exporters},
         "weights": {"window_s": ours.window_s, "lb_policy": ours.lb_policy},
-        "listeners": {"admin": f"127.0.0.1:{free_port()}", "ext_proc": "unix:extproc.sock"},
+        "listeners": {"admin": f"127.0.0.1:{free_port()}", "control": f"unix:{CONTROL}"},
     }
 
 

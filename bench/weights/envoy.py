@@ -1,7 +1,7 @@
 """One Envoy for all variants: a listener and a cluster each, alike in everything but how they balance.
 
-The product's outlier detection is in none of them: it would eject an endpoint that runs out of memory ten times in
-a row, from round robin too, and the comparison is of balancing.
+Outlier detection is in none of them but the cluster that the whole sidecar makes. It would eject an endpoint that
+runs out of memory ten times in a row, from round robin too, and the comparison is of balancing.
 """
 
 from __future__ import annotations

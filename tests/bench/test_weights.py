@@ -317,12 +317,13 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.envoy
-def test_a_short_run_on_the_real_envoy(folder: Path) -> None:
+@pytest.mark.parametrize("driver", sorted(DRIVERS))
+def test_a_short_run_on_the_real_envoy(folder: Path, driver: str) -> None:
     """Every variant answers all, round robin in turn, and Envoy follows the weights of ours."""
     ours = msgspec.structs.replace(SCENARIO.ours, interval_s=1.0)
     short = msgspec.structs.replace(SCENARIO, seconds=10.0, ours=ours)
     case = SCENARIO.cases[0]
-    found = run(short, case, seed=4, names=NAMES, driver=DRIVERS["parts"], folder=folder / "1")
+    found = run(short, case, seed=4, names=NAMES, driver=DRIVERS[driver], folder=folder / "1")
     count = len(found.work.at_s)
     for name in NAMES:
         seen = found.seen[name]
