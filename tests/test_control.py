@@ -27,7 +27,7 @@ def test_shipped_health() -> None:
 
 def test_shipped_weights() -> None:
     shipped = SHIPPED.weights
-    assert (shipped.memory, shipped.latency, shipped.occupancy) == (0.6, 0.4, 0)
+    assert (shipped.memory, shipped.latency) == (0.6, 0.4)
     assert (shipped.max_step, shipped.min_change, shipped.lb_policy) == (0.25, 0.01, "ROUND_ROBIN")
 
 
@@ -88,7 +88,7 @@ QUERIES = {"url": "http://h:9090", "label": "instance", "queries": {}}
         ("health", {"failures": 1.5}, "failures"),
         ("weights", {"memory": 1.1}, "memory"),
         ("weights", {"latency": -0.1}, "latency"),
-        ("weights", {"occupancy": True}, "occupancy"),
+        ("weights", {"latency": True}, "latency"),
         ("weights", {"window_s": 0.5}, "window_s"),
         ("weights", {"max_step": 0}, "max_step"),
         ("weights", {"min_change": 2}, "min_change"),

@@ -15,6 +15,7 @@ from extproc.app import _Reloads
 from extproc.errors import ConfigError, Problem
 from extproc.loops.board import Board
 from extproc.loops.reload import Reloader
+from extproc.settings import Settings, load
 from extproc.snapshot import Limits, Snapshot
 
 
@@ -218,9 +219,19 @@ class Heard:
         return lambda *_: self.calls.append((name, threading.current_thread() is main))
 
 
+class Control:
+    """A control plane that follows each config at once."""
+
+    settings = load(b"{}")
+
+    async def configure(self, settings: Settings) -> None:
+        assert settings.pools == []
+
+
 def in_a_thread(world: World, heard: Heard, build: Any) -> Reloader:
-    source = cast(Any, type("Source", (), {"waiting": ()}))
-    reloads = _Reloads(cast(Any, heard), world.board, source, asyncio.get_running_loop())
+    source = cast(Any, type("Source", (), {"waiting": (), "settings": Control.settings}))
+    control = cast(Any, Control())
+    reloads = _Reloads(cast(Any, heard), world.board, source, control, asyncio.get_running_loop())
     return Reloader(read=world.path.read_bytes, build=build, board=reloads, observer=reloads, content=b"a")
 
 
