@@ -74,7 +74,9 @@ class EngineHealth:
 
 
 def url(engine: Engine, endpoint: Endpoint) -> str:
-    """Where an engine says over HTTP how it is."""
+    """Where an engine says over HTTP how it is. Over TLS it is asked by its name, which its certificate is of."""
+    if endpoint.tls and endpoint.hostname:
+        return f"https://{endpoint.hostname}:{endpoint.http_port}{PATHS[engine]}"
     return f"{'https' if endpoint.tls else 'http'}://{_authority(endpoint, endpoint.http_port)}{PATHS[engine]}"
 
 

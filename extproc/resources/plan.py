@@ -49,7 +49,8 @@ class EngineCluster(Struct, frozen=True):
 
     @property
     def rewrites_host(self) -> bool:
-        return any(each.hostname for each in self.endpoints)
+        """Over TLS the Host header is the name on the certificate, whichever endpoints there are at the moment."""
+        return bool(self.tls_name) or any(each.hostname for each in self.endpoints)
 
 
 class Plan(Struct, frozen=True, kw_only=True):

@@ -117,6 +117,12 @@ async def test_engines_over_http(checks: EngineHealth, engine: Engine) -> None:
         (Engine.VLLM, Endpoint("10.0.0.1", 8000), "http://10.0.0.1:8000/health"),
         (Engine.LLAMACPP, Endpoint("::1", 8080), "http://[::1]:8080/health"),
         (Engine.TRITON, Endpoint("t", 8000, tls=True), "https://t:8000/v2/health/ready"),
+        (
+            Engine.VLLM,
+            Endpoint("10.0.0.1", 443, tls=True, hostname="llm.example"),
+            "https://llm.example:443/health",
+        ),
+        (Engine.VLLM, Endpoint("10.0.0.1", 80, hostname="llm.example"), "http://10.0.0.1:80/health"),
     ],
 )
 def test_urls(engine: Engine, endpoint: Endpoint, expected: str) -> None:
