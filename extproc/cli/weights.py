@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, Group
@@ -19,8 +21,15 @@ from extproc.errors import CannotStart
 from extproc.settings import load
 
 REFRESH_S = 1.0
+TIMEOUT_S = 5.0
 BAR = 20
 BLOCKS = "▏▎▍▌▋▊▉█"
+
+UNSEEN_WIDTH = 120
+"""Where no terminal says how wide it is: in a file, in a pipe."""
+
+BAR_FROM = 100
+"""Columns from which there is room for bars."""
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -39,40 +48,47 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(chosen(fetch(admin), arguments.pool), indent=2))
         return 0
-    console = Console()
-    if not arguments.watch:
-        console.print(shown(chosen(fetch(admin), arguments.pool)))
-        return 0
-    _watch(console, admin, arguments.pool)
+    console = Console(width=None if sys.stdout.isatty() else UNSEEN_WIDTH)
+
+    def look() -> Group:
+        return shown(chosen(fetch(admin), arguments.pool), width=console.width)
+
+    if arguments.watch:
+        _watch(console, look)
+    else:
+        console.print(look())
     return 0
 
 
-def _watch(console: Console, admin: str, pool: str | None) -> None:
-    try:
-        with Live(shown(chosen(fetch(admin), pool)), console=console, auto_refresh=False) as live:
+def _watch(console: Console, look: Callable[[], Group]) -> None:
+    """In place on a terminal; elsewhere one table after the other."""
+    with contextlib.suppress(KeyboardInterrupt):
+        if not console.is_terminal:
+            while True:
+                console.print(look())
+                time.sleep(REFRESH_S)
+        with Live(look(), console=console, auto_refresh=False) as live:
             while True:
                 time.sleep(REFRESH_S)
-                live.update(shown(chosen(fetch(admin), pool)), refresh=True)
-    except KeyboardInterrupt:
-        return
+                live.update(look(), refresh=True)
 
 
 def fetch(admin: str) -> dict[str, Any]:
-    """The sidecar's `/weights`; CannotStart where nobody answers."""
+    """The sidecar's `/weights`; CannotStart where nobody answers, or something else does."""
     host, _, port = admin.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port) if port.isdecimal() else 0, timeout=5)
     try:
-        connection.request("GET", "/weights")
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            raise CannotStart(f"http://{admin}/weights answered {answer.status}")
-        found: dict[str, Any] = json.loads(body)
-        return found
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.request("GET", "/weights")
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise CannotStart(f"http://{admin}/weights answered {answer.status}")
+            found = json.loads(answer.read())
+        if not isinstance(found, dict) or "pools" not in found:
+            raise ValueError("it is no sidecar")
+    except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
         raise CannotStart(f"no sidecar answers at http://{admin}/weights: {error}") from None
-    finally:
-        connection.close()
+    return found
 
 
 def chosen(page: dict[str, Any], pool: str | None) -> dict[str, Any]:
@@ -86,39 +102,44 @@ def chosen(page: dict[str, Any], pool: str | None) -> dict[str, Any]:
     return {**page, "pools": pools}
 
 
-def shown(page: Mapping[str, Any]) -> Group:
-    """A table per pool, for people."""
-    head = f"generation {page['generation']}, weighed {_age(page['tick_age_s'])} ago"
+def shown(page: Mapping[str, Any], *, width: int) -> Group:
+    """A table per pool, for people with so many columns."""
+    age_s = page["tick_age_s"]
+    head = "not weighed yet" if age_s is None else f"generation {page['generation']}, weighed {age_s:.1f} s ago"
     problems = [Text(f"not published: {problem}", style="red") for problem in page["problems"]]
     if not page["pools"]:
         problems.append(Text("no pools"))
-    return Group(Text(head, style="dim"), *problems, *map(_table, page["pools"]))
+    tables = (_table(pool, bars=width >= BAR_FROM) for pool in page["pools"])
+    return Group(Text(head, style="dim"), *problems, *tables)
 
 
-def _table(pool: Mapping[str, Any]) -> Table:
+def _table(pool: Mapping[str, Any], *, bars: bool) -> Table:
+    """Too little room is taken from the first and the last column, in lines of their own: no digit is ever lost."""
     title = f"{pool['name']} ({pool['engine']}, {pool['role']})" + (" SATURATED" if pool["saturated"] else "")
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("endpoint", no_wrap=True)
-    for name in ("memory", "p99", "age", "score", "weight", "share"):
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2 if bars else 1, 0, 0))
+    table.add_column("endpoint", overflow="fold")
+    for name in ("mem", "p99 ms", "age s", "score", "weight", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("why", no_wrap=True)
+    if bars:
+        table.add_column("", no_wrap=True)
+    table.add_column("why")
     for row in pool["endpoints"]:
-        table.add_row(*_cells(row), style="dim" if row["draining"] else None)
+        table.add_row(*_cells(row, bars=bars), style="dim" if row["draining"] else None)
     return table
 
 
-def _cells(row: Mapping[str, Any]) -> Iterator[str]:
+def _cells(row: Mapping[str, Any], *, bars: bool) -> Iterator[str]:
     memory, latency = row["terms"].get("memory", {}), row["terms"].get("latency", {})
     ages = [term["age_s"] for term in row["terms"].values() if term["age_s"] is not None]
     yield row["endpoint"]
-    yield _percent(memory.get("reading"))
-    yield _ms(latency.get("reading"))
-    yield _age(max(ages, default=None))
-    yield "-" if row["score"] is None else f"{row['score']:.3f}"
+    yield _told(memory.get("reading"), "{:.0%}")
+    yield _told(latency.get("reading"), "{:,.0f}", 1000)
+    yield _told(max(ages, default=None), "{:.1f}")
+    yield _told(row["score"], "{:.3f}")
     yield str(row["weight"])
     yield f"{row['share']:.1%}"
-    yield bar(row["share"])
+    if bars:
+        yield bar(row["share"])
     moved = f" ({row['moved_by']})" if row["moved_by"] and row["moved_by"] != row["reason"] else ""
     yield row["reason"].replace("_", " ") + moved
 
@@ -130,13 +151,5 @@ def bar(share: float) -> str:
     return "█" * full + (BLOCKS[rest - 1] if rest else "")
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value * 1000:,.0f} ms"
-
-
-def _age(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} s"
+def _told(value: float | None, form: str, factor: float = 1) -> str:
+    return "-" if value is None else form.format(value * factor)

@@ -7,6 +7,7 @@ no series behind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from statistics import median_low
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -30,6 +31,7 @@ class ControlMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._report: Report | None = None
+        self._generation = 0
         registry.register(_LastTick(lambda: self._report))
         self._scrapes = Histogram(
             "llm_scrape_duration_seconds", "One look at a source.", ("source",), registry=registry, buckets=SECONDS
@@ -44,6 +46,13 @@ class ControlMetrics:
         )
         self._ticks = Histogram(
             "llm_tick_duration_seconds", "Weighing, building and checking.", registry=registry, buckets=SECONDS
+        )
+        self._age_at_push = Histogram(
+            "llm_sample_to_push_seconds",
+            "Age of a pool's median youngest reading when what it led to was published.",
+            ("pool",),
+            registry=registry,
+            buckets=SECONDS,
         )
         self._failed_ticks = Counter("llm_ticks_failed", "Ticks that a bug ended.", registry=registry)
         self._saturated = Counter(
@@ -83,6 +92,14 @@ class ControlMetrics:
                 self._saturated.labels(pool.name).inc()
         if report.problems:
             self._refused.inc()
+        if report.generation > self._generation:
+            self._generation = report.generation
+            self._published(report)
+
+    def _published(self, report: Report) -> None:
+        for pool in report.pools:
+            if ages := list(_ages(pool)):
+                self._age_at_push.labels(pool.name).observe(median_low(ages))
 
     def tick_failed(self) -> None:
         self._failed_ticks.inc()
@@ -120,10 +137,18 @@ class _LastTick(Collector):
             labels = [pool.name, endpoint.key]
             families["weight"].add_metric(labels, endpoint.weight)
             families["draining"].add_metric(labels, float(endpoint.draining))
-            if endpoint.score is not None:
+            if endpoint.score is not None and pool.measured:
                 families["score"].add_metric(labels, endpoint.score)
             _add_terms(families, labels, endpoint)
         yield from families.values()
+
+
+def _ages(pool: PoolReport) -> Iterator[float]:
+    """Of the youngest reading of each endpoint that has one."""
+    for endpoint in pool.weights.weights:
+        ages = [term.age_s for term in endpoint.terms if term.age_s is not None]
+        if ages:
+            yield min(ages)
 
 
 def _add_terms(families: dict[str, GaugeMetricFamily], labels: list[str], endpoint: EndpointWeight) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from extproc.loops.reconcile import PoolReport, Report
 from extproc.model.topology import Endpoint
 from extproc.scoring.values import EndpointWeight, TermValue
@@ -29,18 +31,20 @@ def _pool(pool: PoolReport, since: float) -> dict[str, object]:
         "role": pool.role,
         "total": weights.total,
         "saturated": weights.saturated,
-        "endpoints": [_endpoint(endpoint, each, weights.total, since) for endpoint, each in rows],
+        "endpoints": [_endpoint(pool, endpoint, each, since) for endpoint, each in rows],
     }
 
 
-def _endpoint(endpoint: Endpoint, weight: EndpointWeight, total: int, since: float) -> dict[str, object]:
+def _endpoint(pool: PoolReport, endpoint: Endpoint, weight: EndpointWeight, since: float) -> dict[str, object]:
+    """`score` None: it has none while draining, or nobody knows anything of its pool."""
+    total = pool.weights.total
     return {
         "endpoint": endpoint.key,
         "hostname": endpoint.hostname,
         "weight": weight.weight,
         "share": round(weight.weight / total, 4) if total else 0.0,
         "draining": weight.draining,
-        "score": None if weight.score is None else round(weight.score, 4),
+        "score": _rounded(weight.score if pool.measured else None, 4),
         "reason": weight.reason.value,
         "moved_by": weight.moved_by.value if weight.moved_by else None,
         "terms": {term.term.value: _term(term, since) for term in weight.terms},
@@ -49,8 +53,13 @@ def _endpoint(endpoint: Endpoint, weight: EndpointWeight, total: int, since: flo
 
 def _term(term: TermValue, since: float) -> dict[str, object]:
     return {
-        "reading": None if term.reading is None else round(term.reading, 4),
-        "utility": None if term.utility is None else round(term.utility, 4),
-        "age_s": None if term.age_s is None else round(term.age_s + since, 1),
+        "reading": _rounded(term.reading, 4),
+        "utility": _rounded(term.utility, 4),
+        "age_s": _rounded(None if term.age_s is None else term.age_s + since, 1),
         "freshness": term.freshness.value,
     }
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    """JSON has no infinity."""
+    return None if value is None or not isfinite(value) else round(value, digits)

@@ -43,11 +43,8 @@ class PoolReport(Struct, frozen=True):
     role: str
     endpoints: tuple[Endpoint, ...]
     weights: PoolWeights
-
-    @property
-    def measured(self) -> bool:
-        """Whether anything is known of any endpoint: scores of a pool that nobody measured are none."""
-        return any(term.utility is not None for each in self.weights.weights for term in each.terms)
+    measured: bool = True
+    """Whether anything is known of any endpoint: scores of a pool that nobody measured are none."""
 
 
 class Report(Struct, frozen=True):
@@ -115,7 +112,8 @@ class Reconciler:
     ) -> PoolReport:
         inputs = self._inputs(spec, endpoints, now=now)
         weights = weigh(inputs, self._shares.get(spec.name, {}), rules, now=now)
-        return PoolReport(spec.name, spec.engine.value, spec.role.value, endpoints, weights)
+        measured = any(term.utility is not None for each in weights.weights for term in each.terms)
+        return PoolReport(spec.name, spec.engine.value, spec.role.value, endpoints, weights, measured)
 
     def _published(self, standings: Standings) -> tuple[Problem, ...]:
         settings = self.world.settings
