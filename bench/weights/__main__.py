@@ -20,6 +20,7 @@ from bench.weights.envoy import NAMES
 from bench.weights.measure import Run, run
 from bench.weights.picture import svg
 from bench.weights.scenario import Scenario
+from bench.weights.work import work
 from extproc.errors import ExtprocError
 
 QUICK_S = 40.0
@@ -31,6 +32,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         wanted = _scenario(arguments)
         with tempfile.TemporaryDirectory(prefix="bw-") as folder:
+            for case in wanted.cases:
+                work(wanted, case, case.seed)  # a missing trace is told before an hour of measuring
             runs = list(_runs(arguments, wanted, Path(folder)))
     except (CannotMeasure, ExtprocError) as error:
         print(f"bench.weights: {error}", file=sys.stderr)

@@ -309,6 +309,14 @@ def test_a_mistake_is_one_line(wrong: list[str], capsys: pytest.CaptureFixture[s
     assert told.count("\n") == 1
 
 
+def test_a_missing_trace_is_told_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXTPROC_DATA", "/nowhere")
+    assert command.main(["--case", "poisson", "--case", "bursts"]) == 1
+    assert "EXTPROC_DATA" in capsys.readouterr().err
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Short enough for socket paths, unlike tmp_path."""
