@@ -115,7 +115,9 @@ def shown(page: Mapping[str, Any], *, width: int) -> Group:
 
 def _table(pool: Mapping[str, Any], *, bars: bool) -> Table:
     """Too little room is taken from the first and the last column, in lines of their own: no digit is ever lost."""
-    title = f"{pool['name']} ({pool['engine']}, {pool['role']})" + (" SATURATED" if pool["saturated"] else "")
+    title = f"{pool['name']} ({pool['engine']}, {pool['role']})" + "".join(
+        f" {word.upper()}" for word in ("saturated", "unhealthy") if pool[word]
+    )
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2 if bars else 1, 0, 0))
     table.add_column("endpoint", overflow="fold")
     for name in ("mem", "p99 ms", "age s", "score", "weight", "share"):

@@ -33,6 +33,11 @@ class ControlMetrics:
         self._report: Report | None = None
         self._generation = 0
         registry.register(_LastTick(lambda: self._report))
+        self._about_sources(registry)
+        self._about_ticks(registry)
+        self._about_envoys(registry)
+
+    def _about_sources(self, registry: CollectorRegistry) -> None:
         self._scrapes = Histogram(
             "llm_scrape_duration_seconds", "One look at a source.", ("source",), registry=registry, buckets=SECONDS
         )
@@ -44,6 +49,8 @@ class ControlMetrics:
             "A file or a name of endpoints that could not be read.",
             registry=registry,
         )
+
+    def _about_ticks(self, registry: CollectorRegistry) -> None:
         self._ticks = Histogram(
             "llm_tick_duration_seconds", "Weighing, building and checking.", registry=registry, buckets=SECONDS
         )
@@ -61,7 +68,15 @@ class ControlMetrics:
             ("pool",),
             registry=registry,
         )
+        self._unhealthy = Counter(
+            "llm_pool_unhealthy",
+            "Ticks in which every endpoint of a pool failed its checks.",
+            ("pool",),
+            registry=registry,
+        )
         self._refused = Counter("llm_snapshots_refused", "Resources that were not published.", registry=registry)
+
+    def _about_envoys(self, registry: CollectorRegistry) -> None:
         self._pushes = Counter("llm_xds_pushes", "Responses sent to Envoy.", ("type",), registry=registry)
         self._acks = Counter("llm_xds_acks", "Responses Envoy accepted.", ("type",), registry=registry)
         self._nacks = Counter("llm_xds_nacks", "Responses Envoy refused.", ("type",), registry=registry)
@@ -90,6 +105,8 @@ class ControlMetrics:
         for pool in report.pools:
             if pool.weights.saturated:
                 self._saturated.labels(pool.name).inc()
+            if pool.unhealthy:
+                self._unhealthy.labels(pool.name).inc()
         if report.problems:
             self._refused.inc()
         if report.generation > self._generation:

@@ -31,6 +31,7 @@ def _pool(pool: PoolReport, since: float) -> dict[str, object]:
         "role": pool.role,
         "total": weights.total,
         "saturated": weights.saturated,
+        "unhealthy": pool.unhealthy,
         "endpoints": [_endpoint(pool, endpoint, each, since) for endpoint, each in rows],
     }
 

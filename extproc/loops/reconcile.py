@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extproc.control import ViewConfig
 from extproc.deployment import Standing, Standings, engines
@@ -45,6 +46,8 @@ class PoolReport(Struct, frozen=True):
     weights: PoolWeights
     measured: bool = True
     """Whether anything is known of any endpoint: scores of a pool that nobody measured are none."""
+    unhealthy: bool = False
+    """Every endpoint fails its checks. They all stay in the traffic: no endpoint at all answers nothing but 503."""
 
 
 class Report(Struct, frozen=True):
@@ -111,9 +114,13 @@ class Reconciler:
         self, spec: PoolSpec, endpoints: tuple[Endpoint, ...], rules: ScoringRules, now: float
     ) -> PoolReport:
         inputs = self._inputs(spec, endpoints, now=now)
+        unhealthy = bool(inputs) and not any(each.healthy for each in inputs)
+        if unhealthy:
+            # Nobody would be left to ask. Perhaps it is the way of the checks that is broken: let Envoy try.
+            inputs = [replace(each, healthy=True) for each in inputs]
         weights = weigh(inputs, self._shares.get(spec.name, {}), rules, now=now)
         measured = any(term.utility is not None for each in weights.weights for term in each.terms)
-        return PoolReport(spec.name, spec.engine.value, spec.role.value, endpoints, weights, measured)
+        return PoolReport(spec.name, spec.engine.value, spec.role.value, endpoints, weights, measured, unhealthy)
 
     def _published(self, standings: Standings) -> tuple[Problem, ...]:
         settings = self.world.settings

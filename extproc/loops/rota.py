@@ -40,15 +40,19 @@ class Rota(Generic[T]):
         self._clock = clock
         self._sleep = sleep
         self._random = random
-        self.pace(interval_s=interval_s, slots=slots)
         self._members: dict[str, T] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self.pace(interval_s=interval_s, slots=slots)
 
     def pace(self, *, interval_s: float, slots: int) -> None:
-        """From here on visit so often, so many at once; a visit that is due already keeps its time."""
+        """From here on visit so often, so many at once; the next visits fall anywhere in an interval."""
         self._interval_s = interval_s
         self._well, self._unwell = asyncio.Semaphore(slots), asyncio.Semaphore(slots)
+        for task in self._tasks.values():
+            task.cancel()
+        for key in self._members:
+            self._start(key)
 
     def assign(self, members: Mapping[str, T]) -> frozenset[str]:
         """From here on visit these; the keys that left or changed, of which a running visit is broken off."""

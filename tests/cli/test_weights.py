@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from extproc.cli.main import main
@@ -151,6 +152,7 @@ def test_problems_and_saturation_are_told() -> None:
     lines = printed(page(full, problems=(Problem("endpoints/chat", "missing"),)), 80)
     assert lines[1] == "not published: endpoints/chat: missing"
     assert lines[2] == "chat (vllm, stable) SATURATED"
+    assert printed(page(replace(BUSY, unhealthy=True)), 80)[1] == "chat (vllm, stable) UNHEALTHY"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -108,6 +109,11 @@ def test_ticks_refusals_saturation_and_bugs(world: World) -> None:
     assert world.value("llm_ticks_failed_total") == 1
     assert world.value("llm_tick_duration_seconds_count") == 2
     assert world.value("llm_tick_duration_seconds_bucket", le="0.005") == 2
+
+
+def test_a_pool_whose_every_endpoint_fails_its_checks(world: World) -> None:
+    world.metrics.ticked(report(replace(BUSY, unhealthy=True), UNKNOWN), 0.01)
+    assert world.series("llm_pool_unhealthy_total") == [({"pool": "chat"}, 1)]
 
 
 def test_the_time_from_sample_to_push_is_told_once_a_push(world: World) -> None:

@@ -33,7 +33,14 @@ def test_the_whole_page() -> None:
     }
     (chat,) = found["pools"]
     rows = chat.pop("endpoints")
-    assert chat == {"name": "chat", "engine": "vllm", "role": "stable", "total": 1000, "saturated": False}
+    assert chat == {
+        "name": "chat",
+        "engine": "vllm",
+        "role": "stable",
+        "total": 1000,
+        "saturated": False,
+        "unhealthy": False,
+    }
     assert rows[0] == {
         "endpoint": A.key,
         "hostname": "",

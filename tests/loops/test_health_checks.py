@@ -150,3 +150,18 @@ async def test_two_endpoints_at_one_address_are_judged_apart() -> None:
     async with world.running():
         await world.time.advance(3)
     assert (world.healthy("pool-a/x"), world.healthy("pool-b/x")) == (False, True)
+
+
+async def test_another_pace_judges_by_its_own_number_of_failures() -> None:
+    world = World("a")
+    async with world.running():
+        world.bad["a"] = BAD
+        await world.time.advance(1.1)
+        before = world.checks.condition("a")
+        assert (before.healthy, before.failed_in_row) == (True, 1)
+        world.checks.pace(interval_s=0.5, timeout_s=0.4, failures=4)
+        assert world.checks.condition("a") is before
+        await world.time.advance(0.9)
+        assert world.checks.condition("a").healthy
+        await world.time.advance(1.0)
+        assert world.changes == [("a", False)]

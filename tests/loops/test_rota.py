@@ -115,6 +115,41 @@ async def test_visits_at_once_are_bounded() -> None:
     assert all(len(world.times(key)) >= 3 for key in members(40))
 
 
+@pytest.mark.parametrize(("interval_s", "visits"), [(1.0, range(17, 24)), (20.0, range(1, 3))])
+async def test_another_pace_holds_at_once(interval_s: float, visits: range) -> None:
+    world = World()
+    world.rota.assign(members(10))
+    async with world.running():
+        await world.time.advance(100)
+        world.rota.pace(interval_s=interval_s, slots=8)
+        world.visits.clear()
+        await world.time.advance(20.5)
+        assert all(len(world.times(key)) in visits for key in members(10))
+        assert len([task for task in asyncio.all_tasks() if task.get_name().startswith("visit ")]) == 10
+
+
+async def test_a_pace_before_it_runs_is_that_of_the_first_visit() -> None:
+    world = World()
+    world.rota.assign(members(3))
+    world.rota.pace(interval_s=1.0, slots=1)
+    async with world.running():
+        await world.time.advance(1)
+    assert len({key for _, key in world.visits}) == 3
+
+
+async def test_another_pace_bounds_visits_anew() -> None:
+    world = World(slots=8, draw=lambda: 0.5)
+    world.takes_s = 0.1
+    world.rota.assign(members(40))
+    async with world.running():
+        await world.time.advance(10)
+        world.rota.pace(interval_s=5.0, slots=2)
+        await world.time.settle()
+        world.most_inside = world.inside
+        await world.time.advance(20)
+    assert world.most_inside == 2
+
+
 async def test_members_come_and_go_while_it_runs() -> None:
     world = World()
     world.rota.assign({"stays": "x", "goes": "x", "moves": "x"})

@@ -226,3 +226,15 @@ async def test_a_clock_that_jumps_makes_no_rate(jump: float) -> None:
 def test_a_clock_before_the_sample_makes_no_negative_age() -> None:
     look = Look(taken_at=100.0, page_changed_at=100.0)
     assert (look.age_s(now=50.0), look.unchanged_s(now=50.0)) == (0.0, 0.0)
+
+
+async def test_another_pace_keeps_what_is_known() -> None:
+    world = World(target("a"))
+    async with world.running():
+        before = await world.next("a", page(1))
+        world.scraper.pace(interval_s=1.0, timeout_s=9.0, slots=1)
+        assert world.scraper.look("a") is before
+        world.heard.clear()
+        await world.time.advance(10)
+        assert len(world.heard) >= 9
+    assert world.scraper._timeout_s == 1.0
