@@ -297,6 +297,8 @@ def _endpoints(pools: list[Pool]) -> Iterable[Problem]:
                 f"pools.{index}.endpoints", "allowed: all http or all https, one cluster has one transport"
             )
         if len({each.address for each in listed if each.tls}) > 1:
-            yield Problem(f"pools.{index}.endpoints", "allowed: one name for all https, one cluster checks one name")
+            yield Problem(
+                f"pools.{index}.endpoints", "allowed: one name for all https, one cluster checks one name"
+            )
         if any(each.grpc_port is not None for each in listed) and pool.engine is not Engine.TRITON:
             yield Problem(f"pools.{index}.endpoints", "grpc_port is for the engine triton alone")

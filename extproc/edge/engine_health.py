@@ -46,7 +46,7 @@ class EngineHealth:
         if engine is Engine.TRITON and endpoint.grpc_port is not None:
             return await self._serving(endpoint)
         found = await self._get(url(engine, endpoint))
-        return found if isinstance(found, Failure) else None
+        return found if isinstance(found, Failure) and not is_alive(found) else None
 
     async def retain(self, endpoints: Collection[Endpoint]) -> None:
         """Close the channels of all other endpoints."""
@@ -71,6 +71,11 @@ class EngineHealth:
             channel = _channel(endpoint)
             known = self._channels[endpoint] = (channel, health_pb2_grpc.HealthStub(channel))
         return known[1]
+
+
+def is_alive(failure: Failure) -> bool:
+    """A server that answers with a 4xx has no health page, or shows it to others; it is there and it answers."""
+    return failure.cause is Cause.STATUS and failure.detail.startswith("4") and failure.detail not in ("408", "429")
 
 
 def url(engine: Engine, endpoint: Endpoint) -> str:

@@ -28,6 +28,9 @@ class HoldingEngine:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            if head.startswith(b"get "):  # a health check, or a look at the metrics
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+                return
             await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0))
             self.judged += b"\r\nx-llm-tier: " in head
             self.open += 1

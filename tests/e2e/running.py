@@ -134,7 +134,9 @@ class Engine(Running):
 
     def received(self, request_id: str | None = None) -> list[dict[str, Any]]:
         """Reports, oldest first; with an id only those of that request."""
-        reports: list[dict[str, Any]] = json.loads(get(f"{self.url}/__received"))
+        everything: list[dict[str, Any]] = json.loads(get(f"{self.url}/__received"))
+        # The sidecar's own health checks and looks at metrics are not requests of a client.
+        reports = [each for each in everything if each["headers"].get("user-agent") != ["extproc"]]
         if request_id is None:
             return reports
         return [each for each in reports if request_id in each["headers"].get("x-request-id", [])]

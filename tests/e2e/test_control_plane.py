@@ -90,7 +90,7 @@ def test_envoy_boots_without_a_sidecar_from_what_it_left_and_follows_it_again(
 ) -> None:
     with Following([pool(*engines)]) as world:
         folder = str(world.state_dir / "xds")
-        until(lambda: (world.state_dir / "xds" / "rds.json").exists())
+        until((world.state_dir / "xds" / "rds.json").exists)
         world.sidecar.stop()
         begun = time.monotonic()
         alone = RealEnvoy(

@@ -52,7 +52,7 @@ def test_decision_headers_of_a_client_are_dropped(front: int, spell) -> None:  #
     decided = {name: values for name, values in answer.seen.items() if name.startswith("x-llm-")}
     assert all(len(values) == 1 for values in decided.values())
     assert set(decided) == {
-        f"x-llm-{name}" for name in ("tier", "scenario", "priority", "params", "tenant", "pool")
+        f"x-llm-{name}" for name in ("tier", "scenario", "priority", "params", "tenant", "model", "pool")
     }
     assert answer.decided("pool") == "engine-1"
 

@@ -292,7 +292,7 @@ class SmallEnvoy(RealEnvoy):
         command += ["--concurrency", "1"]
         self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT)
         try:
-            self._await_ready()
+            self.await_ready()
         except BaseException:
             self.stop()
             raise

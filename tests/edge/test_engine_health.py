@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from extproc.edge.engine_health import EngineHealth, url
+from extproc.edge.engine_health import EngineHealth, is_alive, url
 from extproc.edge.scrape import Pages
 from extproc.engines.failures import Cause, Failure
 from extproc.loops.health_checks import Checked, HealthChecks
@@ -163,3 +163,17 @@ async def test_a_killed_engine_is_unhealthy_within_a_few_intervals_and_comes_bac
     await triton.start()
     assert await asyncio.wait_for(changes.get(), 10) is True
     running.cancel()
+
+
+@pytest.mark.parametrize(
+    ("failure", "alive"),
+    [
+        (Failure(Cause.STATUS, "404"), True),
+        (Failure(Cause.STATUS, "401"), True),
+        (Failure(Cause.STATUS, "429"), False),
+        (Failure(Cause.STATUS, "503"), False),
+        (Failure(Cause.REFUSED, "404"), False),
+    ],
+)
+def test_a_server_without_a_health_page_is_alive(failure: Failure, alive: bool) -> None:
+    assert is_alive(failure) is alive
