@@ -10,7 +10,7 @@ DEBIAN_PACKAGES := nghttp2-client
 REAL := tests/engines_real
 ARGS ?=
 
-.PHONY: up test test-vllm unit lint bench deps dev engines proto clean
+.PHONY: up test test-vllm unit lint bench bench-weights deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
@@ -34,6 +34,10 @@ lint: dev
 
 bench: deps
 	$(BIN)/python -m bench $(ARGS)
+
+# About an hour: every variant at the same time, five runs of each case.
+bench-weights: dev
+	$(BIN)/python -m bench.weights $(ARGS)
 
 # What tests and benchmarks need beyond Python packages; installing it takes root.
 deps: dev engines

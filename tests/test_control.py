@@ -28,7 +28,7 @@ def test_shipped_health() -> None:
 def test_shipped_weights() -> None:
     shipped = SHIPPED.weights
     assert (shipped.memory, shipped.latency) == (0.6, 0.4)
-    assert (shipped.max_step, shipped.min_change, shipped.lb_policy) == (0.25, 0.01, "ROUND_ROBIN")
+    assert (shipped.max_step, shipped.min_change, shipped.lb_policy) == (0.25, 0.01, "LEAST_REQUEST")
 
 
 def test_shipped_rest() -> None:

@@ -40,7 +40,7 @@ def world(tritons: Tritons) -> Iterator[Following]:
         "max_acceptable_p99_ms": 400,
     }
     # Moves of less than a tenth are held, so that the split stands while it is measured.
-    with Following([pool], weights={"window_s": 10, "min_change": 0.1}) as running:
+    with Following([pool], weights={"window_s": 10, "min_change": 0.1, "lb_policy": "ROUND_ROBIN"}) as running:
         yield running
 
 
