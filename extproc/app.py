@@ -260,11 +260,13 @@ class _Reloads:
         settings, before = self.source.settings, self.control.settings
         kept = {pool.name for pool in settings.pools}
         leaving = [pool for pool in before.pools if pool.name not in kept]
-        if leaving or settings.pools != before.pools:
+        moved = settings.pools != before.pools
+        if moved:
             self._configure(settings.model_copy(update={"pools": [*settings.pools, *leaving]}))
             time.sleep(ENVOY_FOLLOWS_S)
         self._on_loop(self.board.publish, snapshot)
-        self._configure(settings)
+        if leaving or not moved:
+            self._configure(settings)
 
     def _configure(self, settings: Settings) -> None:
         asyncio.run_coroutine_threadsafe(self.control.configure(settings), self.loop).result()

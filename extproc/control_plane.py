@@ -28,7 +28,7 @@ from extproc.edge.engine_health import EngineHealth
 from extproc.edge.prometheus_query import Queries
 from extproc.edge.scrape import Pages
 from extproc.edge.traffic_metrics import TrafficMetrics
-from extproc.edge.xds_files import XdsFiles
+from extproc.edge.xds_files import FOLDER, XdsFiles
 from extproc.engines.exposition import Points
 from extproc.engines.failures import Failure
 from extproc.engines.reading import Content, Source
@@ -42,8 +42,9 @@ from extproc.loops.targets import grpc_url, own, targets
 from extproc.loops.tasks import monotonic, spawn
 from extproc.loops.telemetry import Scraper, Target
 from extproc.model.telemetry import AccessSample
-from extproc.model.topology import Endpoint
+from extproc.model.topology import Endpoint, authority
 from extproc.model.xds import NOTHING, Encoded, Resources
+from extproc.pools import GRPC_SUFFIX
 from extproc.resources.plan import EngineCluster
 from extproc.resources.template import load_template
 from extproc.resources.world import fixed, resources
@@ -88,7 +89,7 @@ class ControlPlane:
         self._latency = Latency(window_s=settings.weights.window_s)
         self._traffic = traffic(self._pool_of)
         self.board: Board[Views] = Board(Views(0))
-        self._files = XdsFiles(state_dir / "xds")
+        self._files = XdsFiles(state_dir / FOLDER)
         self._early = asyncio.Event()
         self._left = False
         self._stack = contextlib.AsyncExitStack()
@@ -311,7 +312,7 @@ class ControlPlane:
         self._checks.set_endpoints(Checked(own(pool.name, each), pool.engine, each) for pool, each in placed)
         self._latency.place(
             {address: each.key for _, each in placed for address in _addresses(each)},
-            {name: pool.name for pool in pools for name in (pool.name, f"{pool.name}-grpc")},
+            {name: pool.name for pool in pools for name in (pool.name, pool.name + GRPC_SUFFIX)},
             now=monotonic(),
         )
         self._left = True
@@ -329,9 +330,8 @@ class _Loops(asyncio.TaskGroup):
 
 def _addresses(endpoint: Endpoint) -> tuple[str, ...]:
     """As Envoy's access log spells them."""
-    host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
     ports = (endpoint.http_port, endpoint.grpc_port)
-    return tuple(f"{host}:{port}" for port in ports if port is not None)
+    return tuple(authority(endpoint.address, port) for port in ports if port is not None)
 
 
 def _resolver(threads: ThreadPoolExecutor) -> Resolve:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
 from extproc.model.topology import Endpoint
-from extproc.pools import Pool, PoolSpec
+from extproc.pools import GRPC_SUFFIX, Pool, PoolSpec
 from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
 from extproc.settings import Settings
 
@@ -80,7 +80,7 @@ def _http(pool: Pool, spec: PoolSpec, standings: Iterable[Standing], lb_policy: 
 def _grpc(pool: Pool, spec: PoolSpec, standings: Iterable[Standing], lb_policy: str) -> EngineCluster:
     ports = ((each, each.endpoint.grpc_port) for each in standings)
     served = tuple(_served(each, port) for each, port in ports if port is not None)
-    return EngineCluster(f"{pool.name}-grpc", pool.engine, served, "", True, spec.max_requests, lb_policy)
+    return EngineCluster(pool.name + GRPC_SUFFIX, pool.engine, served, "", True, spec.max_requests, lb_policy)
 
 
 def _served(standing: Standing, port: int) -> Served:

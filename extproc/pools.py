@@ -18,12 +18,15 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import SHAPE, Config, Name, problems_of
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint, Role
+from extproc.model.topology import Endpoint, Role, authority
 
 MAX_ENDPOINTS = 5000
 """Of one pool: what is read from a file or DNS is bounded like everything else."""
 
 TRITON_METRICS_PORT = 8002
+GRPC_SUFFIX = "-grpc"
+"""Of the second cluster of a Triton pool."""
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -214,8 +217,7 @@ def metrics_url(given: Endpoint, engine: Engine) -> str:
     if given.metrics_url is not None:
         return given.metrics_url
     port = TRITON_METRICS_PORT if engine is Engine.TRITON else given.http_port
-    host = f"[{given.address}]" if ":" in given.address else given.address
-    return f"{'https' if given.tls else 'http'}://{host}:{port}/metrics"
+    return f"{'https' if given.tls else 'http'}://{authority(given.address, port)}/metrics"
 
 
 class EndpointsFile(Config):
@@ -256,7 +258,7 @@ def problems(pools: list[Pool], defaults: PoolDefaults, variants: dict[str, Vari
 def _names(pools: list[Pool]) -> Iterable[Problem]:
     clusters: list[str] = []
     for index, pool in enumerate(pools):
-        mine = [pool.name, *([f"{pool.name}-grpc"] if pool.engine is Engine.TRITON else [])]
+        mine = [pool.name, *([pool.name + GRPC_SUFFIX] if pool.engine is Engine.TRITON else [])]
         if taken := [name for name in mine if name in clusters]:
             yield Problem(f"pools.{index}.name", f"the name {taken[0]!r} stands twice")
         if pool.name.startswith("llm_"):

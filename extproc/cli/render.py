@@ -8,12 +8,10 @@ from typing import Any
 
 from extproc.cli.arguments import add_config
 from extproc.deployment import plan, static_plan
+from extproc.edge.xds_files import FOLDER
 from extproc.resources.bootstrap import following, from_files, render
 from extproc.resources.template import dump, load_overlay, load_template
 from extproc.settings import Settings, load
-
-FILES = "xds"
-"""Folder of the last-good files, in the state directory."""
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -58,4 +56,4 @@ def rendered(settings: Settings, state_dir: Path) -> str:
 def last_good(settings: Settings, state_dir: Path) -> str:
     """A bootstrap that follows the files the control plane keeps: serves without it, and with it."""
     overlay = load_overlay()
-    return dump(from_files(load_template(), overlay, plan(settings, state_dir, ()), str(state_dir / FILES)))
+    return dump(from_files(load_template(), overlay, plan(settings, state_dir, ()), str(state_dir / FOLDER)))

@@ -15,6 +15,7 @@ from msgspec import Struct
 from extproc.codec import orca
 from extproc.codec.wire import access_log_pb2 as pb
 from extproc.model.telemetry import AccessSample
+from extproc.model.topology import authority
 
 METHOD_SERVICE = "envoy.service.accesslog.v3.AccessLogService"
 METHOD_NAME = "StreamAccessLogs"
@@ -148,7 +149,7 @@ def _address(address: pb.Address) -> str:
     host = socket.address
     if not host:
         return address.pipe.path
-    return f"[{host}]:{socket.port_value}" if ":" in host else f"{host}:{socket.port_value}"
+    return authority(host, socket.port_value)
 
 
 def _status(response: pb.HTTPResponseProperties) -> int:

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from extproc.engines.failures import Cause, Failure
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint
+from extproc.model.topology import Endpoint, authority
 
 TIMEOUT_S = 0.8
 
@@ -82,16 +82,13 @@ def url(engine: Engine, endpoint: Endpoint) -> str:
     """Where an engine says over HTTP how it is. Over TLS it is asked by its name, which its certificate is of."""
     if endpoint.tls and endpoint.hostname:
         return f"https://{endpoint.hostname}:{endpoint.http_port}{PATHS[engine]}"
-    return f"{'https' if endpoint.tls else 'http'}://{_authority(endpoint, endpoint.http_port)}{PATHS[engine]}"
+    return (
+        f"{'https' if endpoint.tls else 'http'}://{authority(endpoint.address, endpoint.http_port)}{PATHS[engine]}"
+    )
 
 
 def _channel(endpoint: Endpoint) -> grpc.aio.Channel:
-    target = _authority(endpoint, endpoint.grpc_port)
+    target = authority(endpoint.address, endpoint.grpc_port)
     if endpoint.tls:
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(), options=CHANNEL)
     return grpc.aio.insecure_channel(target, options=CHANNEL)
-
-
-def _authority(endpoint: Endpoint, port: int | None) -> str:
-    host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-    return f"{host}:{port}"

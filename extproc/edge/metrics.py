@@ -17,11 +17,11 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
+from extproc import collectors
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.tally import BucketsBy, Counts
 
@@ -74,14 +74,10 @@ class Metrics:
         self._gauge("llm_build_info", "The running version.", "version").labels(version).set(1)
 
     def _counts(self, name: str, text: str, *labels: str) -> Counts:
-        counts = Counts()
-        self.registry.register(_CountsCollector(name, text, labels, counts))
-        return counts
+        return collectors.counts(self.registry, name, text, labels)
 
     def _buckets(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> BucketsBy:
-        buckets = BucketsBy(bounds)
-        self.registry.register(_BucketsCollector(name, text, labels, buckets))
-        return buckets
+        return collectors.buckets(self.registry, name, text, bounds, labels)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
@@ -150,41 +146,6 @@ class Metrics:
         """The text format and its content type."""
         self._spread()
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
-
-
-class _CountsCollector(Collector):
-    def __init__(self, name: str, text: str, labels: tuple[str, ...], counts: Counts) -> None:
-        self._described = (name, text, labels)
-        self._counts = counts
-
-    def describe(self) -> Iterator[Metric]:
-        name, text, labels = self._described
-        yield CounterMetricFamily(name, text, labels=labels)
-
-    def collect(self) -> Iterator[Metric]:
-        name, text, labels = self._described
-        family = CounterMetricFamily(name, text, labels=labels)
-        for values, count in self._counts.items():
-            family.add_metric(values, count)
-        yield family
-
-
-class _BucketsCollector(Collector):
-    def __init__(self, name: str, text: str, labels: tuple[str, ...], buckets: BucketsBy) -> None:
-        self._described = (name, text, labels)
-        self._buckets = buckets
-
-    def describe(self) -> Iterator[Metric]:
-        name, text, labels = self._described
-        yield HistogramMetricFamily(name, text, labels=labels)
-
-    def collect(self) -> Iterator[Metric]:
-        name, text, labels = self._described
-        family = HistogramMetricFamily(name, text, labels=labels)
-        for values, buckets in self._buckets.items():
-            rows = [(floatToGoString(bound), count) for bound, count in buckets.cumulative()]  # type: ignore[no-untyped-call]
-            family.add_metric(values, rows, buckets.total)
-        yield family
 
 
 class _AuditCollector(Collector):

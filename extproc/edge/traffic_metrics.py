@@ -8,15 +8,13 @@ Pools are those that are placed, tiers and classes of status few; what else vari
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
+from extproc import collectors
 from extproc.model.telemetry import AccessSample, UsageSample
-from extproc.tally import Buckets, BucketsBy, Counts
 from extproc.usage.seen import Outcome as ReadOutcome
 from extproc.windows.outcome import Outcome, outcome
 
@@ -43,11 +41,12 @@ class TrafficMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, pool_of: Callable[[str], str]) -> None:
         self._pool_of = pool_of
-        self._tables = _Tables()
-        by = ("pool", "tier", "status")
-        buckets, counts = self._tables.buckets, self._tables.counts
-        self._duration = buckets("llm_request_duration_seconds", "Until the client had the last byte.", by)
-        self._first_byte = buckets("llm_time_to_first_byte_seconds", "Until the engine's first byte.", by)
+        counts = partial(collectors.counts, registry)
+        buckets = partial(
+            collectors.buckets, registry, bounds=DURATION_BUCKETS_S, labels=("pool", "tier", "status")
+        )
+        self._duration = buckets("llm_request_duration_seconds", "Until the client had the last byte.")
+        self._first_byte = buckets("llm_time_to_first_byte_seconds", "Until the engine's first byte.")
         self._outcomes = counts("llm_request_outcomes", "Finished requests.", ("pool", "outcome"))
         self._entries = counts("llm_access_log_entries", "Entries of Envoy's access log.", ("result",))
         self._failures = counts("llm_access_log_failures", "Messages without effect.", ("reason",))
@@ -56,7 +55,6 @@ class TrafficMetrics:
         self._long = counts("llm_requests_over_1k_tokens", "Those of more than 1000 tokens.", ("scenario",))
         self._answers = counts("llm_usage_answers", "Answers looked at, by what came of it.", ("outcome", "reason"))
         self._reasons = counts("llm_finish_reasons", "Why answers ended.", ("reason", "scenario"))
-        registry.register(self._tables)
         self._open = Gauge("llm_access_log_streams_open", "Open access log streams.", registry=registry)
 
     def finished(self, samples: Iterable[AccessSample]) -> None:
@@ -110,41 +108,3 @@ class TrafficMetrics:
 def status_class(status: int) -> str:
     """ "2xx" for 200; "none" where there was no status, or none that exists."""
     return _STATUS_NAMES[status // 100] if 100 <= status < 600 else NONE
-
-
-class _Tables(Collector):
-    """Tallies with their names, as metric families."""
-
-    def __init__(self) -> None:
-        self._counts: list[tuple[str, str, tuple[str, ...], Counts]] = []
-        self._buckets: list[tuple[str, str, tuple[str, ...], BucketsBy]] = []
-
-    def counts(self, name: str, text: str, labels: tuple[str, ...]) -> Counts:
-        counts = Counts()
-        self._counts.append((name, text, labels, counts))
-        return counts
-
-    def buckets(self, name: str, text: str, labels: tuple[str, ...]) -> BucketsBy:
-        buckets = BucketsBy(DURATION_BUCKETS_S)
-        self._buckets.append((name, text, labels, buckets))
-        return buckets
-
-    def describe(self) -> Iterator[Metric]:
-        """The names, so that the registry refuses a second family of one name."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Metric]:
-        for name, text, labels, counts in self._counts:
-            counted = CounterMetricFamily(name, text, labels=labels)
-            for values, count in counts.items():
-                counted.add_metric(values, count)
-            yield counted
-        for name, text, labels, buckets in self._buckets:
-            spread = HistogramMetricFamily(name, text, labels=labels)
-            for values, one in buckets.items():
-                spread.add_metric(values, _rows(one), one.total)
-            yield spread
-
-
-def _rows(buckets: Buckets) -> list[tuple[str, int]]:
-    return [(floatToGoString(bound), count) for bound, count in buckets.cumulative()]  # type: ignore[no-untyped-call]

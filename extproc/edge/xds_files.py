@@ -19,6 +19,9 @@ from extproc.model.xds import Kind, Resource, Resources, assignment_name
 
 log = logging.getLogger("extproc.xds_files")
 
+FOLDER = "xds"
+"""In the state directory."""
+
 
 class XdsFiles:
     """Keeps `<folder>/{cds,rds,rtds}.json` and `<folder>/eds/<assignment>.json`. Used by one thread at a time.

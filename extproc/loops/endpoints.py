@@ -7,10 +7,8 @@ the same: while it is written it is a valid list of fewer endpoints at some mome
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import chain
 from urllib.parse import urlsplit
 
@@ -20,7 +18,7 @@ from msgspec.structs import replace
 from extproc import yaml_text
 from extproc.errors import ConfigError
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint
+from extproc.model.topology import Endpoint, authority, is_ip
 from extproc.pools import MAX_ENDPOINTS, Pool, metrics_url, parse_endpoints, unique
 
 logger = logging.getLogger("extproc.loops.endpoints")
@@ -221,9 +219,7 @@ def _moved(url: str, name: str, ip: str) -> str:
     if parts.scheme != "http" or parts.hostname != name.lower():
         return url
     user, at, _ = parts.netloc.rpartition("@")
-    port = "" if parts.port is None else f":{parts.port}"
-    host = f"[{ip}]" if ":" in ip else ip
-    return parts._replace(netloc=f"{user}{at}{host}{port}").geturl()
+    return parts._replace(netloc=f"{user}{at}{authority(ip, parts.port)}").geturl()
 
 
 def _one_each(endpoints: Iterable[Endpoint]) -> Iterator[Endpoint]:
@@ -245,12 +241,3 @@ def _take(file: _File, content: bytes) -> None:
         file.broken = (content, "; ".join(map(str, error.problems[:5])))
     else:
         file.content, file.broken = content, (None, "")
-
-
-@lru_cache(maxsize=4 * MAX_ENDPOINTS)
-def is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -19,7 +19,7 @@ from extproc.deployment import Standing, Standings, engines
 from extproc.errors import Problem
 from extproc.model.topology import Endpoint
 from extproc.model.xds import Resources
-from extproc.pools import PoolSpec
+from extproc.pools import GRPC_SUFFIX, PoolSpec
 from extproc.resources.check import check
 from extproc.resources.plan import EngineCluster
 from extproc.resources.world import Fixed, resources
@@ -68,7 +68,7 @@ class View(Struct, frozen=True):
     parts: Fixed = Fixed({}, {}, {})
 
     def sees(self, engine: EngineCluster) -> bool:
-        pool = engine.name.removesuffix("-grpc") if engine.http2 else engine.name
+        pool = engine.name.removesuffix(GRPC_SUFFIX) if engine.http2 else engine.name
         return self.pools is None or pool in self.pools
 
 

@@ -12,7 +12,7 @@ from extproc.engines.joining import Join
 from extproc.engines.reading import Source
 from extproc.loops.telemetry import Target
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint
+from extproc.model.topology import Endpoint, authority
 from extproc.pools import Pool, metrics_url
 
 SOURCES = {Engine.TRITON: Source.TRITON, Engine.VLLM: Source.VLLM, Engine.LLAMACPP: Source.LLAMACPP}
@@ -55,5 +55,4 @@ def _join(label: str) -> Join:
 
 
 def grpc_url(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
-    return f"grpc{'s' if endpoint.tls else ''}://{host}:{endpoint.grpc_port}"
+    return f"grpc{'s' if endpoint.tls else ''}://{authority(endpoint.address, endpoint.grpc_port)}"

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
+from ipaddress import ip_address
 
 from msgspec import Struct
+
+MAX_REMEMBERED = 20_000
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def is_ip(host: str) -> bool:
+    """Whether it is an address and no name; IPv6 with or without brackets."""
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def authority(host: str, port: int | None = None) -> str:
+    """`host:port` as URLs and Envoy's logs spell it: IPv6 in brackets. None = the host alone."""
+    spelled = f"[{host}]" if ":" in host else host
+    return spelled if port is None else f"{spelled}:{port}"
 
 
 class Role(StrEnum):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extproc.model.names import Engine
+from extproc.model.topology import is_ip
 from extproc.resources.plan import EngineCluster, Served
-from extproc.resources.template import Node, copy, get, is_ip, named
+from extproc.resources.template import Node, copy, get, named
 
 EXAMPLE, GRPC_EXAMPLE = "engine-1", "engine-1-grpc"
 

@@ -8,7 +8,6 @@ alternative, a string template, is no valid file by itself, and a value with a q
 from __future__ import annotations
 
 import importlib.resources
-import ipaddress
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -82,11 +81,3 @@ def address(where: Tcp | Pipe) -> Node:
     if isinstance(where, Pipe):
         return {"pipe": {"path": where.path}}
     return {"socket_address": {"address": where.host.strip("[]"), "port_value": where.port}}
-
-
-def is_ip(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True

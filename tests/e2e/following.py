@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from shutil import rmtree
-from typing import Any, Self
+from typing import Any
 
-from tests.e2e.running import Sidecar, following_envoy, until, write_config
+from tests.e2e.running import Assembly, Sidecar, following_envoy
 from tests.real_envoy import RealEnvoy
 
 TELEMETRY = {"interval_s": 1, "timeout_s": 0.5}
 
 
-class Following:
+class Following(Assembly):
     """One sidecar and one Envoy; more of both on request. `changes` are laid over the config's top level."""
 
     def __init__(self, pools: list[dict[str, Any]], **changes: Any) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="follow-"))
-        self._stops: list[Callable[[], object]] = [lambda: rmtree(self.folder, ignore_errors=True)]
+        super().__init__("follow-")
         self.config = self.folder / "extproc.yaml"
-        self.tree: Mapping[str, Any] = {"pools": pools, "telemetry": TELEMETRY} | changes
-        write_config(self.config, self.tree)
+        self.tree = {"pools": pools, "telemetry": TELEMETRY} | changes
+        self.save()
         self.state_dir = self.folder / "state"
         self.state_dir.mkdir()
         try:
@@ -35,25 +30,10 @@ class Following:
             self.stop()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        while self._stops:
-            self._stops.pop()()
-
     def another_envoy(self) -> RealEnvoy:
         envoy = following_envoy(self.config, self.state_dir)
         self._stops.append(envoy.stop)
         return envoy
-
-    def reload(self, **changes: Any) -> None:
-        before = self.sidecar.count("llm_config_generation")
-        write_config(self.config, self.tree | changes)
-        until(lambda: self.sidecar.count("llm_config_generation") > before, what="the next generation")
 
     def weights(self, pool: str) -> dict[str, dict[str, Any]]:
         """What the sidecar says of a pool's endpoints, by endpoint."""

@@ -257,7 +257,38 @@ def following_envoy(config: Path, state_dir: Path, *, ready: bool = True) -> Rea
     return RealEnvoy(plan(load(config.read_bytes()), state_dir, ()), made=follows, ready=ready)
 
 
-class Stack:
+class Assembly:
+    """A sidecar with a config file and what else was started, stopped in the reverse order."""
+
+    config: Path
+    tree: Mapping[str, Any]
+    sidecar: Sidecar
+
+    def __init__(self, prefix: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=prefix))
+        self._stops: list[Callable[[], object]] = [lambda: shutil.rmtree(self.folder, ignore_errors=True)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        while self._stops:
+            self._stops.pop()()
+
+    def reload(self, **changes: Any) -> None:
+        """Save the config with these top-level keys replaced, and wait until it is in force."""
+        before = self.sidecar.count("llm_config_generation")
+        self.save(**changes)
+        until(lambda: self.sidecar.count("llm_config_generation") > before, what="the next generation")
+
+    def save(self, **changes: Any) -> None:
+        write_config(self.config, {**self.tree, **changes})
+
+
+class Stack(Assembly):
     """Engine, sidecar and Envoy, configured by one file.
 
     `changes` are laid over the config's top level; `save` writes the config. An engine that is given is
@@ -272,8 +303,7 @@ class Stack:
         changes: Mapping[str, Any] | None = None,
         save: Callable[[Path, Mapping[str, Any]], None] = write_config,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="e2e-"))
-        self._stops: list[Callable[[], object]] = [lambda: shutil.rmtree(self.folder, ignore_errors=True)]
+        super().__init__("e2e-")
         try:
             if engine is None and not engine_url:
                 engine = Engine(self.folder)
@@ -293,22 +323,6 @@ class Stack:
         except BaseException:
             self.stop()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        while self._stops:
-            self._stops.pop()()
-
-    def reload(self, **changes: Any) -> None:
-        """Save the config with these top-level keys replaced, and wait until it is in force."""
-        before = self.sidecar.count("llm_config_generation")
-        self.save(**changes)
-        until(lambda: self.sidecar.count("llm_config_generation") > before, what="the next generation")
 
     def save(self, **changes: Any) -> None:
         self._save(self.config, self.tree | changes)

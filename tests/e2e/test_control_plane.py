@@ -18,12 +18,11 @@ import yaml
 
 from extproc.deployment import plan
 from extproc.resources.bootstrap import from_files
-from extproc.resources.plan import Plan
 from extproc.resources.template import load_overlay, load_template
 from extproc.settings import load
 from tests.e2e.asking import Load, ask, chat
 from tests.e2e.following import Following, envoy_weights
-from tests.e2e.running import Engine, Running, until
+from tests.e2e.running import Engine, Running, following_envoy, until
 from tests.ports import free_port
 from tests.real_envoy import RealEnvoy
 
@@ -67,7 +66,7 @@ async def test_killed_and_started_again_under_load_no_request_fails(engines: tup
 def test_an_envoy_that_starts_first_is_ready_when_the_sidecar_is(engines: tuple[Engine, Engine]) -> None:
     with Following([pool(*engines)]) as world:
         world.sidecar.stop()
-        late = RealEnvoy(plan(load(world.config.read_bytes()), world.state_dir, ()), made=_following, ready=False)
+        late = following_envoy(world.config, world.state_dir, ready=False)
         try:
             time.sleep(3)  # past every first-fetch time-out
             with pytest.raises(urllib.error.HTTPError, match="503"):
@@ -77,12 +76,6 @@ def test_an_envoy_that_starts_first_is_ready_when_the_sidecar_is(engines: tuple[
             assert ask(late.port, body=HELLO).status == 200
         finally:
             late.stop()
-
-
-def _following(wanted: Plan) -> dict[str, Any]:
-    from tests.e2e.running import follows
-
-    return follows(wanted)
 
 
 def test_envoy_boots_without_a_sidecar_from_what_it_left_and_follows_it_again(
@@ -152,24 +145,15 @@ NEUTRAL_S = 6 * INTERVAL_S
 
 
 class Exporter(Running):
-    """The GPU exporter with one GPU per host label; memory in percent of 100 MiB."""
+    """The GPU exporter with one GPU, of this endpoint; memory in percent of 100 MiB."""
 
-    def __init__(self, folder: Path, **used: float) -> None:
-        self.scenario = folder / "gpus.yaml"
-        self.save(**used)
+    def __init__(self, folder: Path, endpoint: str, used: float) -> None:
+        point = {"at_s": 0, "memory_used": used, "memory_free": 100 - used, "utilisation": used}
+        scenario = folder / "gpus.yaml"
+        scenario.write_text(yaml.safe_dump({"gpus": [{"labels": {"endpoint": endpoint}, "points": [point]}]}))
         self.port = free_port()
         command = [sys.executable, "-m", "extproc.standin.gpu_exporter", "--port", str(self.port)]
-        super().__init__([*command, "--scenario", str(self.scenario)], folder / "exporter.log")
-
-    def save(self, **used: float) -> None:
-        gpus = [
-            {
-                "labels": {"Hostname": label.replace("_", ":"), "gpu": "0"},
-                "points": [{"at_s": 0, "memory_used": share, "memory_free": 100 - share, "utilisation": share}],
-            }
-            for label, share in used.items()
-        ]
-        self.scenario.write_text(yaml.safe_dump({"gpus": gpus}))
+        super().__init__([*command, "--scenario", str(scenario)], folder / "exporter.log")
 
 
 @pytest.fixture
@@ -178,11 +162,8 @@ def measured(engines: tuple[Engine, Engine], tmp_path: Path) -> Iterator[tuple[F
     exporters = []
     for number, share in enumerate((90.0, 10.0)):
         (folder := tmp_path / str(number)).mkdir()
-        exporters.append(Exporter(folder, **{key(engines[number]).replace(":", "_").replace(".", "."): share}))
+        exporters.append(Exporter(folder, key(engines[number]), share))
     sources = [{"url": f"http://127.0.0.1:{each.port}/metrics", "label": "endpoint"} for each in exporters]
-    for each in exporters:  # the label is the endpoint itself
-        text = each.scenario.read_text().replace("Hostname", "endpoint")
-        each.scenario.write_text(text)
     bare = [
         {"address": "127.0.0.1", "http_port": int(key(each).rpartition(":")[2]), "metrics_url": None}
         for each in engines

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from extproc.loops import endpoints as module
-from extproc.loops.endpoints import Endpoints, is_ip, preferred
+from extproc.loops.endpoints import Endpoints, preferred
 from extproc.model.topology import Endpoint
 from extproc.pools import Pool
 from extproc.settings import load
@@ -494,10 +494,3 @@ async def test_a_bug_in_a_look_is_not_the_end(world: World, caplog: pytest.LogCa
     assert caplog.records[0].exc_info is not None
     world.names["tritons"] = ["10.0.0.2"]
     await ran(world, lambda: world.keys() == ["10.0.0.2:8000"])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("10.0.0.1", True), ("::1", True), ("node", False), ("10.0.0", False), ("", False)]
-)
-def test_addresses_and_names(text: str, expected: bool) -> None:
-    assert is_ip(text) is expected

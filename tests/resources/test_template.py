@@ -18,7 +18,6 @@ from extproc.resources.template import (
     copy,
     dump,
     get,
-    is_ip,
     load,
     load_overlay,
     load_template,
@@ -101,19 +100,3 @@ def test_the_connection_manager() -> None:
 )
 def test_addresses(where: Tcp | Pipe, found: dict[str, object]) -> None:
     assert address(where) == found
-
-
-@pytest.mark.parametrize(
-    ("host", "found"),
-    [
-        ("10.0.0.1", True),
-        ("::1", True),
-        ("[::1]", True),
-        ("localhost", False),
-        ("10.0.0", False),
-        ("10.0.0.1.nip.io", False),
-        ("", False),
-    ],
-)
-def test_what_an_address_is(host: str, found: bool) -> None:
-    assert is_ip(host) is found
