@@ -57,6 +57,8 @@ def _lb_endpoint(served: Served) -> Node:
 def _cluster(clusters: list[Node], plan: EngineCluster, ca_file: str) -> Node:
     cluster = copy(named(clusters, GRPC_EXAMPLE if plan.http2 else EXAMPLE))
     cluster.update(name=plan.name, lb_policy=plan.lb_policy)
+    if plan.lb_policy != "LEAST_REQUEST":
+        cluster.pop("least_request_lb_config", None)
     for threshold in get(cluster, "circuit_breakers", "thresholds"):
         threshold.update(
             dict.fromkeys(("max_connections", "max_requests", "max_pending_requests"), plan.max_requests)
