@@ -187,8 +187,9 @@ def ok(_: Received) -> bytes:
 
 
 class RecordingUpstream:
-    """An engine that keeps every request's bytes. `answer` is the whole response; after a 101 the connection
-    echoes. Sockets, no HTTP library: a library would tidy up what the tests are about."""
+    """An engine that keeps the bytes of every request of a client; the sidecar's health checks and looks at metrics
+    are none. `answer` is the whole response; after a 101 the connection echoes. Sockets, no HTTP library: a library
+    would tidy up what the tests are about."""
 
     def __init__(self, answer: Answer = ok) -> None:
         self.answer = answer
@@ -213,7 +214,8 @@ class RecordingUpstream:
         with connection, connection.makefile("rb") as stream:
             try:
                 while (request := _read_request(stream)) is not None:
-                    self.requests.append(request)
+                    if request.values("user-agent") != [b"extproc"]:
+                        self.requests.append(request)
                     answer = self.answer(request)
                     connection.sendall(answer)
                     if answer.startswith(b"HTTP/1.1 101"):
