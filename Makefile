@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 DEBIAN_PACKAGES := nghttp2-client
 REAL := tests/engines_real
 ARGS ?=
+PARALLEL ?= --numprocesses auto --maxprocesses 4
 
 .PHONY: up test test-vllm unit lint bench bench-weights deps dev engines proto clean
 
@@ -16,7 +17,7 @@ up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
 
 test: deps lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-vllm: dev .engines/vllm/.installed
 	TEST_VLLM=1 $(BIN)/python -m pytest -rs $(REAL)/test_vllm.py
@@ -24,7 +25,7 @@ test-vllm: dev .engines/vllm/.installed
 .engines/vllm/.installed: $(REAL)/tiny_hf.py
 
 unit: dev lint
-	$(BIN)/python -m pytest -m "not envoy and not engines"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not envoy and not engines"
 
 lint: dev
 	$(BIN)/ruff check .

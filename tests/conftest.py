@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.engines_real.fixtures import llamacpp, running_tritons, tritons
 
 __all__ = ["llamacpp", "running_tritons", "tritons"]
+
+
+settings.register_profile("suite", deadline=None)  # a busy machine is no bug
+settings.load_profile("suite")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -15,5 +20,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if {"running_tritons", "llamacpp", "vllm"} & set(getattr(item, "fixturenames", ())):
+        real = bool({"running_tritons", "llamacpp", "vllm"} & set(getattr(item, "fixturenames", ())))
+        if real:
             item.add_marker(pytest.mark.engines)
+        # One process starts the real engines; elsewhere a file's tests share what they start.
+        item.add_marker(pytest.mark.xdist_group("engines" if real else item.location[0]))
+    items.sort(key=_starts_nothing)
+
+
+def _starts_nothing(item: pytest.Item) -> bool:
+    """Tests that wait for servers go first, so that short ones fill the end evenly."""
+    return not {"e2e", "envoy_config", "engines_real", "docs"} & set(item.path.parts)

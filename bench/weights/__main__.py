@@ -15,7 +15,6 @@ import msgspec
 
 from bench.errors import CannotMeasure
 from bench.weights import report, scenario
-from bench.weights.driver import DRIVERS
 from bench.weights.envoy import NAMES
 from bench.weights.measure import Run, run
 from bench.weights.picture import svg
@@ -76,8 +75,8 @@ def _runs(arguments: argparse.Namespace, wanted: Scenario, folder: Path) -> Iter
                     f"{time.monotonic() - begun:5.0f} s  {case.name}, seed {seed}: {', '.join(names)}",
                     file=sys.stderr,
                 )
-                driver, room = DRIVERS[arguments.driver], folder / str(number)
-                found.append(run(wanted, case, seed=seed, names=names, driver=driver, folder=room))
+                room = folder / str(number)
+                found.append(run(wanted, case, seed=seed, names=names, folder=room))
             yield together(found)
 
 
@@ -102,9 +101,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="added to the scenario's")
     parser.add_argument("--case", action="append", metavar="NAME", help="only this one (repeat for more)")
     parser.add_argument("--scenario", type=Path, default=scenario.FILE, metavar="FILE")
-    parser.add_argument(
-        "--driver", choices=sorted(DRIVERS), default="sidecar", help="who makes the weights of ours (sidecar)"
-    )
     parser.add_argument(
         "--interleave", action="store_true", help="variants one after the other, for a busy machine"
     )

@@ -11,8 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from bench.weights.scenario import Ours
-
 Node = dict[str, Any]
 
 ROUND_ROBIN, ROUND_ROBIN_AGAIN, LEAST_REQUEST, OURS = "round robin", "round robin A/A", "least request", "ours"
@@ -52,15 +50,6 @@ def bootstrap(variants: Iterable[Variant], admin_path: str, ours: Fragment) -> N
             "clusters": [*static, *ours.clusters],
         },
     }
-
-
-def balanced(cluster: Node, ours: Ours) -> Node:
-    """The cluster with the policy under ours."""
-    cluster["lb_policy"] = ours.lb_policy
-    if ours.lb_policy == "LEAST_REQUEST":
-        bias = {"default_value": ours.bias, "runtime_key": "bench.active_request_bias"}
-        cluster["least_request_lb_config"] = {"active_request_bias": bias}
-    return cluster
 
 
 def cluster(name: str) -> Node:

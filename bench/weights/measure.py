@@ -1,4 +1,4 @@
-"""One run: engines, the driver of ours, Envoy and the load, each a process of its own, all fresh."""
+"""One run: engines, the sidecar, Envoy and the load, each a process of its own, all fresh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.errors import CannotMeasure
 from bench.processes import ROOT, admin, cpu_s, free_port, running
 from bench.weights import client, engine
 from bench.weights.client import Seen
-from bench.weights.driver import Driver
+from bench.weights.driver import fragment, sidecar
 from bench.weights.envoy import CLUSTERS, OURS, Variant, bootstrap
 from bench.weights.scenario import Case, Scenario
 from bench.weights.watch import Watch, Weights, pushes, weights
@@ -43,7 +43,7 @@ class Run(Struct, frozen=True):
     cpu: dict[str, float]
 
 
-def run(scenario: Scenario, case: Case, *, seed: int, names: Sequence[str], driver: Driver, folder: Path) -> Run:
+def run(scenario: Scenario, case: Case, *, seed: int, names: Sequence[str], folder: Path) -> Run:
     """`names`: the variants that share this run. `folder` must not exist and be short, for socket paths."""
     folder.mkdir()
     asked = work(scenario, case, seed)
@@ -54,9 +54,9 @@ def run(scenario: Scenario, case: Case, *, seed: int, names: Sequence[str], driv
         pids = {"engines": stack.enter_context(_engines(scenario, case, variants, start_at, folder)).pid}
         for each in variants:
             if each.name == OURS:
-                pids["ours"] = stack.enter_context(driver.running(scenario.ours, each.engines, folder)).pid
-        fragment = driver.fragment(scenario.ours, folder)
-        pids["Envoy"] = stack.enter_context(_envoy(bootstrap(variants, str(folder / "a"), fragment), folder)).pid
+                pids["ours"] = stack.enter_context(sidecar(scenario.ours, each.engines, folder)).pid
+        config = bootstrap(variants, str(folder / "a"), fragment(folder))
+        pids["Envoy"] = stack.enter_context(_envoy(config, folder)).pid
         watch = Watch(folder / "a", CLUSTERS[OURS], start_at)
         before = {name: cpu_s(pid) for name, pid in pids.items()}
         _await_endpoints(folder / "a", variants, start_at)

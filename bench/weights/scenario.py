@@ -42,7 +42,6 @@ class Ours(Struct, frozen=True, forbid_unknown_fields=True):
     window_s: float
     max_acceptable_p99_s: float
     lb_policy: str
-    bias: float
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):

@@ -42,5 +42,6 @@ def test_engines_that_do_not_start_are_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(telemetry, "free_port", lambda: 99_999)
+    monkeypatch.setattr("bench.processes.READY_S", 2.0)
     assert telemetry.main(["--endpoints", "1"]) == 1
     assert capsys.readouterr().err.startswith("bench: the engines")

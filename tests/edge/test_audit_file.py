@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -221,19 +222,20 @@ def test_after_close_records_are_dropped_and_counted(tmp_path: Path, opened: Ope
 
 
 def test_append_does_not_wait_for_the_disk(tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
+    write, begun, go = os.write, threading.Event(), threading.Event()
 
     def slow(fd: int, data: bytes) -> int:
-        time.sleep(0.2)
+        begun.set()
+        go.wait(5)
         return write(fd, data)
 
     monkeypatch.setattr(os, "write", slow)
     file = opened(tmp_path / "audit.jsonl")
     file.append((record(0),))
-    time.sleep(0.05)  # the writer is in `slow` now
-    begin = time.monotonic()
+    assert begun.wait(5)
     file.append((record(1),))
-    assert time.monotonic() - begin < 0.1
+    assert file.written == 0
+    go.set()
     file.close()
     assert file.written == 2
 

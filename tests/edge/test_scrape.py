@@ -160,13 +160,13 @@ async def test_a_page_that_trickles_ends_at_the_timeout(pages: Pages) -> None:
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        (f"http://127.0.0.1:{free_port()}/", Cause.REFUSED),
+        ("http://127.0.0.1:{free}/", Cause.REFUSED),
         ("http://", Cause.PROTOCOL),
         ("ftp://127.0.0.1/", Cause.PROTOCOL),
     ],
 )
 async def test_nobody_there(pages: Pages, url: str, expected: Cause) -> None:
-    found = await pages.fetch(url)
+    found = await pages.fetch(url.format(free=free_port()))
     assert isinstance(found, Failure)
     assert found.cause is expected
 
