@@ -17,7 +17,7 @@ from unittest.mock import Mock, patch
 
 from bench.bodies import PATH, Body, body
 from bench.variants import config_text
-from extproc import exchange, judge
+from extproc import judge
 from extproc.app import Recorder
 from extproc.codec import ext_proc as codec
 from extproc.codec.wire import ext_proc_pb2 as pb
@@ -110,9 +110,10 @@ def _record(servicer: ExtProcServicer, recorder: Recorder, messages: tuple[bytes
 
 
 def _answered(servicer: ExtProcServicer, messages: tuple[bytes, bytes]) -> None:
-    stream = exchange.Exchange()
+    call = servicer.open()
     for message in messages:
-        servicer.answer(stream, message)
+        call.answer(message)
+    call.ended("completed")
 
 
 def _recorded(recorder: Recorder, record: RecordDecision) -> None:

@@ -12,11 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import grpc
-
 from extproc import __version__
 from extproc.control_plane import ControlPlane
-from extproc.edge import admin, config_file, ext_proc, grpc_server, health, secrets, usage, weights_page
+from extproc.edge import (
+    admin,
+    config_file,
+    ext_proc,
+    grpc_server,
+    health,
+    http2_server,
+    secrets,
+    usage,
+    weights_page,
+)
 from extproc.edge.audit_file import AuditFile
 from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.metrics import Metrics
@@ -117,6 +125,7 @@ class Sidecar:
         self._started = time.monotonic()
         self._not_ready: str | None = "starting"
         self._stack = AsyncExitStack()
+        self._health = health.Health()
 
     async def __aenter__(self) -> Listening:
         try:
@@ -148,7 +157,7 @@ class Sidecar:
         await self._control.start()
         self._stack.push_async_callback(self._control.close)
         control = await self._serve_control()
-        bound = await self._serve_grpc()
+        bound = await self._serve_ext_proc()
         await self._watch_config(content)
         self._not_ready = None
         return Listening(bound, control, admin_address, metrics_address, audit_path)
@@ -159,26 +168,38 @@ class Sidecar:
         self._stack.push_async_callback(asyncio.to_thread, audit.close)
         return audit
 
-    async def _serve_grpc(self) -> str:
-        server = grpc_server.server(self._settings.limits.max_body_bytes)
+    async def _serve_ext_proc(self) -> str:
         servicer = ext_proc.ExtProcServicer(
             current=lambda: self._board.current,
             recorder=self._metrics,
             wall=time.time,
             timer=time.perf_counter,
         )
-        server.add_generic_rpc_handlers((ext_proc.handler(servicer),))
-        checks = health.add(server)
-        bound = grpc_server.bind(server, self._address(self._settings.listeners.ext_proc))
-        await server.start()
-        checks.set_serving(True)
-        self._stack.push_async_callback(self._stop_grpc, server, checks)
+        serve = self._serve_fast if self._settings.transport == "fast" else self._serve_grpc
+        bound = await serve(servicer, self._address(self._settings.listeners.ext_proc))
+        self._health.set_serving(True)
+        self._stack.callback(self._health.set_serving, False)
         return bound
 
-    async def _stop_grpc(self, server: grpc.aio.Server, checks: health.Health) -> None:
+    async def _serve_fast(self, servicer: ext_proc.ExtProcServicer, address: str) -> str:
+        server = http2_server.Http2Server(
+            {ext_proc.PATH: servicer},
+            max_message_bytes=self._settings.limits.max_body_bytes + grpc_server.MESSAGE_MARGIN_BYTES,
+        )
+        listening, bound = grpc_server.listening(address)
+        await server.start(listening)
+        self._stack.push_async_callback(server.stop, self._settings.shutdown_grace_s)
+        return bound
+
+    async def _serve_grpc(self, servicer: ext_proc.ExtProcServicer, address: str) -> str:
         """Active streams go on until they end or the grace time is over; new ones are refused."""
-        checks.set_serving(False)
-        await server.stop(self._settings.shutdown_grace_s)
+        server = grpc_server.server(self._settings.limits.max_body_bytes)
+        server.add_generic_rpc_handlers((ext_proc.handler(servicer),))
+        self._health.add_to(server)
+        bound = grpc_server.bind(server, address)
+        await server.start()
+        self._stack.push_async_callback(server.stop, self._settings.shutdown_grace_s)
+        return bound
 
     async def _serve_control(self) -> str:
         """A server of its own: what waits here, a long answer being read for one, holds up no decision.
@@ -187,6 +208,7 @@ class Sidecar:
         """
         server = grpc_server.server(CONTROL_MESSAGE_BYTES, usage.SERVER_OPTIONS)
         self._control.add_to(server)
+        self._health.add_to(server)
         bound = grpc_server.bind(server, self._address(self._settings.listeners.control))
         await server.start()
         self._stack.push_async_callback(server.stop, None)

@@ -32,6 +32,7 @@ NEEDS_RESTART = (
     "failure_mode",
     "limits",
     "listeners",
+    "transport",
     "audit",
     "shutdown_grace_s",
     "usage",
@@ -150,6 +151,7 @@ class Settings(Config):
     failure_mode: Literal["open", "closed"]
     limits: LimitsConfig
     listeners: ListenersConfig
+    transport: Literal["fast", "grpc"]
     audit: AuditConfig
     shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
 

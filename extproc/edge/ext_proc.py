@@ -12,12 +12,13 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from extproc.codec import ext_proc as codec
+from extproc.codec.grpc_messages import INTERNAL, INVALID_ARGUMENT
 from extproc.exchange import Exchange
 from extproc.model.commands import (
     CloseStream,
@@ -31,6 +32,10 @@ from extproc.model.commands import (
 from extproc.snapshot import Snapshot
 
 log = logging.getLogger("extproc.ext_proc")
+
+PATH = f"/{codec.METHOD_SERVICE}/{codec.METHOD_NAME}".encode()
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Recorder(Protocol):
@@ -49,7 +54,7 @@ class ProtocolViolation(Exception):
 
 
 class ExtProcServicer:
-    """Serves `Process`. `current` gives the snapshot in force, `wall` and `timer` the time in seconds."""
+    """Opens streams. `current` gives the snapshot in force, `wall` and `timer` the time in seconds."""
 
     def __init__(
         self,
@@ -59,60 +64,104 @@ class ExtProcServicer:
         wall: Callable[[], float],
         timer: Callable[[], float],
     ) -> None:
-        self._current = current
-        self._recorder = recorder
-        self._wall = wall
-        self._timer = timer
+        self.current = current
+        self.recorder = recorder
+        self.wall = wall
+        self.timer = timer
+
+    def open(self) -> Call:
+        """A stream begins."""
+        return Call(self)
+
+    def failed(self, error: Exception) -> Failure:
+        """How a stream ends whose `answer` raised."""
+        return failed(error)
 
     async def process(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """One stream, until its request is judged or Envoy ends it."""
-        self._recorder.stream_opened()
-        outcome, seconds, exchange, timer = "failed", 0.0, Exchange(), self._timer
+        """One stream over `grpc.aio`, until its request is judged or Envoy ends it."""
+        call, outcome = self.open(), "failed"
         try:
-            while not exchange.over and (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-                started = timer()
-                answer = self.answer(exchange, message)
-                seconds += timer() - started
+            while not call.over and (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+                answer = call.answer(message)
                 if answer is not None:
                     await context.write(answer)
             outcome = "completed"
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
-        except (ProtocolViolation, DecodeError) as error:
-            outcome = "protocol_violation"
-            log.warning("stream aborted: %s", error if isinstance(error, ProtocolViolation) else "no message")
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "protocol violation")
         except Exception as error:
-            log.error("stream failed: %s at %s", type(error).__name__, where(error))
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            failure = failed(error)
+            outcome = failure.outcome
+            await context.abort(_CODES[failure.status], failure.text)
         finally:
-            self._recorder.stream_ended(outcome)
-            if seconds:
-                self._recorder.decision_seconds(seconds)
+            call.ended(outcome)
 
-    def answer(self, exchange: Exchange, message: bytes) -> bytes | None:
-        """The serialized answer to one serialized message; None where nothing is owed."""
-        answer = None
-        for command in exchange.handle(codec.event(message), self._current(), now=self._wall()):
-            answer = self._execute(command) or answer
+
+class Call:
+    """One stream: a message in, at most one out."""
+
+    __slots__ = ("_exchange", "_seconds", "_servicer")
+
+    def __init__(self, servicer: ExtProcServicer) -> None:
+        servicer.recorder.stream_opened()
+        self._servicer = servicer
+        self._exchange = Exchange()
+        self._seconds = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is owed."""
+        return self._exchange.over
+
+    def answer(self, message: bytes) -> bytes | None:
+        """The serialized answer to one serialized message; None where nothing is owed. What it raises, `failed`
+        makes a status of."""
+        servicer, answer = self._servicer, None
+        started = servicer.timer()
+        for command in self._exchange.handle(codec.event(message), servicer.current(), now=servicer.wall()):
+            answer = execute(command, servicer.recorder) or answer
+        self._seconds += servicer.timer() - started
         return answer
 
-    def _execute(self, command: Command) -> bytes | None:
-        match command:
-            case Continue():
-                return codec.continued(command)
-            case RecordDecision():
-                self._recorder.decided(command)
-            case RecordPass():
-                self._recorder.passed(command)
-            case RecordReject():
-                self._recorder.rejected(command)
-            case Reject():
-                return codec.rejected(command)
-            case CloseStream():
-                raise ProtocolViolation(command.reason)
-        return None
+    def ended(self, outcome: str) -> None:
+        """The stream is over: completed, cancelled, protocol_violation or failed."""
+        self._servicer.recorder.stream_ended(outcome)
+        if self._seconds:
+            self._servicer.recorder.decision_seconds(self._seconds)
+
+
+def execute(command: Command, recorder: Recorder) -> bytes | None:
+    match command:
+        case Continue():
+            return codec.continued(command)
+        case RecordDecision():
+            recorder.decided(command)
+        case RecordPass():
+            recorder.passed(command)
+        case RecordReject():
+            recorder.rejected(command)
+        case Reject():
+            return codec.rejected(command)
+        case CloseStream():
+            raise ProtocolViolation(command.reason)
+    return None
+
+
+class Failure(NamedTuple):
+    """How a stream that cannot be answered ends: gRPC's status, its text, and the outcome that is counted."""
+
+    status: int
+    text: str
+    outcome: str
+
+
+def failed(error: Exception) -> Failure:
+    """Says it in the log, without a byte of the request."""
+    if isinstance(error, (ProtocolViolation, DecodeError)):
+        log.warning("stream aborted: %s", error if isinstance(error, ProtocolViolation) else "no message")
+        return Failure(INVALID_ARGUMENT, "protocol violation", "protocol_violation")
+    log.error("stream failed: %s at %s", type(error).__name__, where(error))
+    return Failure(INTERNAL, "internal error", "failed")
 
 
 def where(error: BaseException) -> str:

@@ -35,15 +35,49 @@ def bind(server: grpc.aio.Server, address: str) -> str:
     """Bind to `unix:PATH` or `HOST:PORT`; what was bound. CannotStart says what stands in the way."""
     if address.startswith("unix:"):
         return _bind_socket(server, Path(address.removeprefix("unix:")))
-    host, _, number = address.rpartition(":")
-    if not host or not number.isdecimal() or int(number) > MAX_PORT:
-        raise CannotStart(f"cannot listen on {address}: expected unix:PATH or HOST:PORT")
-    check_free(host.strip("[]"), int(number))
+    host, number = _host_port(address)
+    check_free(host.strip("[]"), number)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:
         raise CannotStart(f"cannot listen on {address}: the port is taken or not allowed") from None
     return f"{host}:{port}"
+
+
+def listening(address: str) -> tuple[socket.socket, str]:
+    """The same for a server that brings no gRPC library: a bound socket, and what was bound."""
+    if address.startswith("unix:"):
+        path = Path(address.removeprefix("unix:"))
+        _check_length(path)
+        clear_stale(path)
+        return _bound(socket.AF_UNIX, str(path), address), address
+    host, number = _host_port(address)
+    check_free(host.strip("[]"), number)
+    family, *_, found = socket.getaddrinfo(host.strip("[]"), number, type=socket.SOCK_STREAM)[0]
+    bound = _bound(family, found, address)
+    return bound, f"{host}:{bound.getsockname()[1]}"
+
+
+def _bound(family: int, address: Any, told: str) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if family == socket.AF_UNIX:
+            made.bind(address)
+            Path(address).chmod(SOCKET_MODE)
+        else:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+    except OSError as error:
+        made.close()
+        raise CannotStart(f"cannot listen on {told}: {error.strerror}") from None
+    return made
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, number = address.rpartition(":")
+    if not host or not number.isdecimal() or int(number) > MAX_PORT:
+        raise CannotStart(f"cannot listen on {address}: expected unix:PATH or HOST:PORT")
+    return host, int(number)
 
 
 def check_free(host: str, port: int, option: str = "") -> None:
@@ -61,8 +95,7 @@ def check_free(host: str, port: int, option: str = "") -> None:
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path) -> str:
-    if len(str(path).encode()) > MAX_SOCKET_PATH:
-        raise CannotStart(f"the socket path {path} is longer than {MAX_SOCKET_PATH} bytes")
+    _check_length(path)
     clear_stale(path)
     try:
         server.add_insecure_port(f"unix:{path}")
@@ -71,6 +104,11 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> str:
         reason = getattr(error, "strerror", None) or "no permission, or no such directory"
         raise CannotStart(f"cannot listen on unix:{path}: {reason}") from None
     return f"unix:{path}"
+
+
+def _check_length(path: Path) -> None:
+    if len(str(path).encode()) > MAX_SOCKET_PATH:
+        raise CannotStart(f"the socket path {path} is longer than {MAX_SOCKET_PATH} bytes")
 
 
 def clear_stale(path: Path) -> None:

@@ -34,6 +34,10 @@ class Health:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Before the server starts."""
+        health_pb2_grpc.add_HealthServicer_to_server(self, server)
+
     async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         if request.service not in SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
@@ -49,10 +53,3 @@ class Health:
                 await context.write(Response(status=status))
                 sent = status
             await changed.wait()
-
-
-def add(server: grpc.aio.Server) -> Health:
-    """Add the service to a server that is not started yet."""
-    servicer = Health()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    return servicer

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from extproc.codec import ext_proc as codec
 from extproc.codec.wire import ext_proc_pb2 as pb
 from extproc.edge import grpc_server
-from extproc.edge.ext_proc import ExtProcServicer, ProtocolViolation, handler, where
-from extproc.exchange import Exchange
+from extproc.edge.ext_proc import PATH, ExtProcServicer, ProtocolViolation, handler, where
+from extproc.edge.http2_server import Http2Server
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.snapshot import Snapshot
 from tests.decide.worlds import world
@@ -85,27 +84,28 @@ def read(answer: bytes | None) -> Any:
 
 
 def test_a_decision_is_recorded_and_answered() -> None:
-    notes, exchange = Notes(), Exchange()
-    served = servicer(notes)
-    assert read(served.answer(exchange, headers())).WhichOneof("response") == "request_headers"
-    answer = read(served.answer(exchange, body(b"{}")))
+    notes = Notes()
+    call = servicer(notes).open()
+    assert read(call.answer(headers())).WhichOneof("response") == "request_headers"
+    answer = read(call.answer(body(b"{}")))
     assert answer.request_body.response.body_mutation.body == b'{"temperature":0.7,"max_tokens":256}'
     assert notes.told == ["decided normal"]
-    assert served.answer(exchange, body(b"{}")) is None
+    assert call.over
+    assert call.answer(body(b"{}")) is None
 
 
 def test_what_passes_is_recorded() -> None:
     notes = Notes()
-    answer = read(servicer(notes).answer(Exchange(), headers("/v1/models", "GET", end=True)))
+    answer = read(servicer(notes).open().answer(headers("/v1/models", "GET", end=True)))
     assert answer.WhichOneof("response") == "request_headers"
     assert notes.told == ["passed no_dialect"]
 
 
 def test_a_rejection_is_recorded_and_answered() -> None:
-    notes, exchange = Notes(), Exchange()
-    served = servicer(notes)
-    served.answer(exchange, headers())
-    answer = read(served.answer(exchange, body(b"[]")))
+    notes = Notes()
+    call = servicer(notes).open()
+    call.answer(headers())
+    answer = read(call.answer(body(b"[]")))
     assert answer.immediate_response.status.code == 400
     assert answer.immediate_response.details == "llm_invalid_json"
     assert notes.told == ["rejected 400 invalid_json"]
@@ -114,7 +114,7 @@ def test_a_rejection_is_recorded_and_answered() -> None:
 def test_a_broken_protocol_has_no_answer() -> None:
     notes = Notes()
     with pytest.raises(ProtocolViolation, match="RequestBodyReceived in state start"):
-        servicer(notes).answer(Exchange(), body(b"{}"))
+        servicer(notes).open().answer(body(b"{}"))
     assert notes.told == []
 
 
@@ -131,15 +131,36 @@ def test_where_names_file_and_line_only() -> None:
 # --- whole streams over a socket
 
 
-@asynccontextmanager
-async def serving(notes: Notes, tmp_path: Path, current: Any = world) -> AsyncIterator[Any]:
+async def grpc_aio(served: ExtProcServicer, address: str) -> Callable[[], Awaitable[None]]:
     server = grpc_server.server(1 << 20)
-    server.add_generic_rpc_handlers((handler(servicer(notes, current)),))
-    address = grpc_server.bind(server, f"unix:{tmp_path / 's'}")
+    server.add_generic_rpc_handlers((handler(served),))
+    grpc_server.bind(server, address)
     await server.start()
-    async with grpc.aio.insecure_channel(address) as channel:
-        yield channel.stream_stream(f"/{codec.METHOD_SERVICE}/{codec.METHOD_NAME}")
-    await server.stop(0)
+    return lambda: server.stop(0)
+
+
+async def fast(served: ExtProcServicer, address: str) -> Callable[[], Awaitable[None]]:
+    server = Http2Server({PATH: served}, max_message_bytes=1 << 21)
+    await server.start(grpc_server.listening(address)[0])
+    return lambda: server.stop(0)
+
+
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
+
+
+@pytest.fixture(params=[grpc_aio, fast])
+def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Serving:
+    """`async with serving(notes, current) as method`: a stream is opened with `method()`."""
+
+    @asynccontextmanager
+    async def serve(notes: Notes, current: Any = world) -> AsyncIterator[Any]:
+        address = f"unix:{tmp_path / 's'}"
+        stop = await request.param(servicer(notes, current), address)
+        async with grpc.aio.insecure_channel(address) as channel:
+            yield channel.stream_stream(PATH.decode())
+        await stop()
+
+    return serve
 
 
 async def talk(call: Any, messages: Iterable[bytes]) -> list[Any]:
@@ -156,9 +177,9 @@ async def ended(notes: Notes) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_stream_that_envoy_ends_is_completed(tmp_path: Path) -> None:
+async def test_a_stream_that_envoy_ends_is_completed(serving: Serving) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         call = method()
         answers = await talk(call, [headers(), body(b"{}")])
         assert [answer.WhichOneof("response") for answer in answers] == ["request_headers", "request_body"]
@@ -168,9 +189,9 @@ async def test_a_stream_that_envoy_ends_is_completed(tmp_path: Path) -> None:
     assert notes.seconds == [2.0], "one tick a message"
 
 
-async def test_a_stream_without_messages_is_completed(tmp_path: Path) -> None:
+async def test_a_stream_without_messages_is_completed(serving: Serving) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         assert await talk(method(), []) == []
         await ended(notes)
     assert notes.outcomes == ["completed"]
@@ -187,10 +208,10 @@ async def test_a_stream_without_messages_is_completed(tmp_path: Path) -> None:
     ids=["decided", "rejected", "passed", "passed_in_pieces"],
 )
 async def test_a_stream_ends_with_the_request_though_envoy_leaves_it_open(
-    tmp_path: Path, messages: list[bytes]
+    serving: Serving, messages: list[bytes]
 ) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         call = method()
         for number, message in enumerate(messages):
             assert notes.outcomes == [], number
@@ -202,9 +223,9 @@ async def test_a_stream_ends_with_the_request_though_envoy_leaves_it_open(
     assert notes.outcomes == ["completed"]
 
 
-async def test_a_cancelled_stream_is_a_normal_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_cancelled_stream_is_a_normal_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         call = method()
         await call.write(headers())
         await call.read()
@@ -222,10 +243,10 @@ async def test_a_cancelled_stream_is_a_normal_end(tmp_path: Path, caplog: pytest
     ids=["body_first", "two_headers", "empty", "no_message", "no_message_later"],
 )
 async def test_a_broken_protocol_aborts_the_stream(
-    tmp_path: Path, messages: list[bytes], caplog: pytest.LogCaptureFixture
+    serving: Serving, messages: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         call = method()
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await talk(call, messages)
@@ -236,13 +257,13 @@ async def test_a_broken_protocol_aborts_the_stream(
 
 
 async def test_a_bug_of_ours_fails_the_stream_and_tells_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> Snapshot:
         raise RuntimeError(MARKER)
 
     notes = Notes()
-    async with serving(notes, tmp_path, broken) as method:
+    async with serving(notes, broken) as method:
         call = method()
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await talk(call, [headers()])
@@ -254,9 +275,9 @@ async def test_a_bug_of_ours_fails_the_stream_and_tells_nothing(
     assert "RuntimeError at test_ext_proc.py:" in caplog.text
 
 
-async def test_many_streams_at_once_leave_none_open(tmp_path: Path) -> None:
+async def test_many_streams_at_once_leave_none_open(serving: Serving) -> None:
     notes = Notes()
-    async with serving(notes, tmp_path) as method:
+    async with serving(notes) as method:
         conversations = (talk(method(), [headers(), body(b'{"max_tokens":%d}' % i)]) for i in range(1, 101))
         found = await asyncio.gather(*conversations)
         for number, (_, answer) in enumerate(found, 1):

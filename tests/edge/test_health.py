@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from extproc.edge.health import EXT_PROC, Health, add
+from extproc.edge.health import EXT_PROC, Health
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -34,7 +34,8 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = grpc.aio.server()
-    health = add(server)
+    health = Health()
+    health.add_to(server)
     address = f"unix:{tmp_path}/health.sock"
     server.add_insecure_port(address)
     await server.start()
