@@ -26,6 +26,7 @@ from extproc.edge.audit_file import AuditFile
 from extproc.edge.ext_proc import ExtProcServicer
 from extproc.model.commands import RecordDecision
 from extproc.model.names import Dialect
+from extproc.recorded import Recorded
 from extproc.request.classify.pick import classify
 from extproc.request.document import Writing
 from extproc.request.formats import READERS
@@ -51,7 +52,7 @@ def micro(labels: tuple[str, ...], folder: Path, config: Path | None, say: Calla
     audit = settings.audit
     file = AuditFile(folder / "audit.jsonl", max_bytes=audit.max_bytes, keep=2, max_pending=audit.max_pending)
     with contextlib.closing(file):
-        recorder = Recorder(file)
+        recorder = Recorder(Recorded(), file)
         results = []
         for label in labels:
             say(f"steps of a {label} request")

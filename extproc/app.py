@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from extproc import __version__
+from extproc.codec.workers import SnapshotTold, snapshot_told
 from extproc.control_plane import ControlPlane
+from extproc.data_plane import DataPlane
+from extproc.deployment import absolute, workers
 from extproc.edge import (
     admin,
     config_file,
     ext_proc,
     grpc_server,
     health,
-    http2_server,
     secrets,
     usage,
     weights_page,
@@ -34,6 +36,8 @@ from extproc.loops.board import Board
 from extproc.loops.reload import Reloader
 from extproc.loops.tasks import spawn
 from extproc.model.commands import RecordDecision
+from extproc.recorded import Recorded
+from extproc.serving import serve
 from extproc.settings import Settings, changed_needing_restart, load, snapshot
 from extproc.snapshot import Snapshot
 
@@ -59,6 +63,7 @@ class ConfigSource:
         self._adjust = adjust
         self.settings = self._load(self._text())
         self.waiting: tuple[str, ...] = ()
+        self.told: SnapshotTold | None = None
 
     def read(self) -> bytes:
         return self._text() + self._secrets_mark()
@@ -68,7 +73,9 @@ class ConfigSource:
         new = self._load(content)
         self.waiting = waiting = changed_needing_restart(self.settings, new)
         effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
-        built = snapshot(effective, secrets.read(effective), generation=generation)
+        held = secrets.read(effective)
+        built = snapshot(effective, held, generation=generation)
+        self.told = snapshot_told(effective, held, generation)
         if waiting:
             log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
         self.settings = effective
@@ -101,16 +108,23 @@ class Listening:
     audit: Path
 
 
-class Recorder(Metrics):
-    """Counts everything, and hands audit records to the audit file."""
+class Recorder:
+    """Counts, and hands audit records to the audit file."""
 
-    def __init__(self, audit: AuditFile) -> None:
-        super().__init__(version=__version__)
+    def __init__(self, counts: Recorded, audit: AuditFile) -> None:
+        self._decided = counts.decided
         self._audit = audit
-        self.watch_audit(audit)
+        self.passed = counts.passed
+        self.rejected = counts.rejected
+        self.decision_seconds = counts.decision_seconds
+        self.stream_opened = counts.stream_opened
+        self.stream_ended = counts.stream_ended
+
+    def settle(self) -> None:
+        """The audit file has a thread of its own."""
 
     def decided(self, record: RecordDecision) -> None:
-        super().decided(record)
+        self._decided(record)
         if record.audit_lines:
             self._audit.append(record.audit_lines)
 
@@ -126,6 +140,7 @@ class Sidecar:
         self._not_ready: str | None = "starting"
         self._stack = AsyncExitStack()
         self._health = health.Health()
+        self._workers: DataPlane | None = None
 
     async def __aenter__(self) -> Listening:
         try:
@@ -143,7 +158,8 @@ class Sidecar:
         self._board = Board(self._source.build(content, 1))
         audit_path = self._state_dir / self._settings.audit.path
         audit = self._open_audit(audit_path)
-        self._metrics = Recorder(audit)
+        self._metrics = Metrics(version=__version__)
+        self._metrics.watch_audit(audit)
         self._metrics.published(1, self._board.current.parameter_set)
         self._control = ControlPlane(
             self._settings,
@@ -157,7 +173,7 @@ class Sidecar:
         await self._control.start()
         self._stack.push_async_callback(self._control.close)
         control = await self._serve_control()
-        bound = await self._serve_ext_proc()
+        bound = await self._serve_ext_proc(audit)
         await self._watch_config(content)
         self._not_ready = None
         return Listening(bound, control, admin_address, metrics_address, audit_path)
@@ -168,38 +184,35 @@ class Sidecar:
         self._stack.push_async_callback(asyncio.to_thread, audit.close)
         return audit
 
-    async def _serve_ext_proc(self) -> str:
+    async def _serve_ext_proc(self, audit: AuditFile) -> str:
+        if workers(self._settings) > 1:
+            return await self._await_workers(audit)
         servicer = ext_proc.ExtProcServicer(
             current=lambda: self._board.current,
-            recorder=self._metrics,
+            recorder=Recorder(self._metrics.recorded, audit),
             wall=time.time,
             timer=time.perf_counter,
         )
-        serve = self._serve_fast if self._settings.transport == "fast" else self._serve_grpc
-        bound = await serve(servicer, self._address(self._settings.listeners.ext_proc))
+        address = absolute(self._settings.listeners.ext_proc, self._state_dir)
+        bound, stop = await serve(self._settings, servicer, address, self._health)
         self._health.set_serving(True)
+        self._stack.push_async_callback(stop, self._settings.shutdown_grace_s)
         self._stack.callback(self._health.set_serving, False)
         return bound
 
-    async def _serve_fast(self, servicer: ext_proc.ExtProcServicer, address: str) -> str:
-        server = http2_server.Http2Server(
-            {ext_proc.PATH: servicer},
-            max_message_bytes=self._settings.limits.max_body_bytes + grpc_server.MESSAGE_MARGIN_BYTES,
+    async def _await_workers(self, audit: AuditFile) -> str:
+        """They come by themselves: whoever started this process starts them."""
+        told = self._source.told
+        assert told is not None, "a snapshot was built"
+        self._workers = DataPlane(
+            self._settings,
+            self._state_dir,
+            metrics=self._metrics,
+            audit=audit,
+            told=told,
+            ready=self._health.set_serving,
         )
-        listening, bound = grpc_server.listening(address)
-        await server.start(listening)
-        self._stack.push_async_callback(server.stop, self._settings.shutdown_grace_s)
-        return bound
-
-    async def _serve_grpc(self, servicer: ext_proc.ExtProcServicer, address: str) -> str:
-        """Active streams go on until they end or the grace time is over; new ones are refused."""
-        server = grpc_server.server(self._settings.limits.max_body_bytes)
-        server.add_generic_rpc_handlers((ext_proc.handler(servicer),))
-        self._health.add_to(server)
-        bound = grpc_server.bind(server, address)
-        await server.start()
-        self._stack.push_async_callback(server.stop, self._settings.shutdown_grace_s)
-        return bound
+        return await self._workers.start(self._stack)
 
     async def _serve_control(self) -> str:
         """A server of its own: what waits here, a long answer being read for one, holds up no decision.
@@ -209,16 +222,11 @@ class Sidecar:
         server = grpc_server.server(CONTROL_MESSAGE_BYTES, usage.SERVER_OPTIONS)
         self._control.add_to(server)
         self._health.add_to(server)
-        bound = grpc_server.bind(server, self._address(self._settings.listeners.control))
+        bound = grpc_server.bind(server, absolute(self._settings.listeners.control, self._state_dir))
         await server.start()
         self._stack.push_async_callback(server.stop, None)
         self._stack.callback(self._control.drain)
         return bound
-
-    def _address(self, address: str) -> str:
-        if not address.startswith("unix:"):
-            return address
-        return f"unix:{self._state_dir / address.removeprefix('unix:')}"
 
     async def _serve_admin(self) -> str:
         sources = self._admin_sources()
@@ -236,9 +244,14 @@ class Sidecar:
         self._stack.push_async_callback(runner.cleanup)
         return f"{host}:{runner.addresses[0][1]}"
 
+    def _why_not_ready(self) -> str | None:
+        if self._not_ready is None and self._workers is not None and not self._workers.ready:
+            return "no worker is ready"
+        return self._not_ready
+
     def _admin_sources(self) -> admin.AdminSources:
         return admin.AdminSources(
-            ready=lambda: self._not_ready,
+            ready=self._why_not_ready,
             config=lambda: self._source.settings.model_dump(mode="json"),
             snapshot=lambda: admin.describe(self._board.current),
             metrics=self._metrics.exposition,
@@ -249,7 +262,8 @@ class Sidecar:
     async def _watch_config(self, content: bytes) -> None:
         if self._source.path is None:
             return
-        reloads = _Reloads(self._metrics, self._board, self._source, self._control, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        reloads = _Reloads(self._metrics, self._board, self._source, self._control, self._workers, loop)
         reloader = Reloader(
             read=self._source.read,
             build=self._source.build,
@@ -271,6 +285,7 @@ class _Reloads:
     board: Board[Snapshot]
     source: ConfigSource
     control: ControlPlane
+    workers: DataPlane | None
     loop: asyncio.AbstractEventLoop
 
     @property
@@ -287,6 +302,8 @@ class _Reloads:
             self._configure(settings.model_copy(update={"pools": [*settings.pools, *leaving]}))
             time.sleep(ENVOY_FOLLOWS_S)
         self._on_loop(self.board.publish, snapshot)
+        if self.workers is not None and self.source.told is not None:
+            asyncio.run_coroutine_threadsafe(self.workers.publish(self.source.told), self.loop).result()
         if leaving or not moved:
             self._configure(settings)
 

@@ -18,18 +18,26 @@ from extproc.tally import BucketsBy, Counts
 Labels = tuple[str, ...]
 
 
-def counts(registry: CollectorRegistry, name: str, text: str, labels: Labels) -> Counts:
-    """A counter by labels. ValueError where the registry has a family of that name."""
-    tally = Counts()
+def counts(
+    registry: CollectorRegistry, name: str, text: str, labels: Labels, tally: Counts | None = None
+) -> Counts:
+    """A counter by labels, or one kept elsewhere. ValueError where the registry has a family of that name."""
+    tally = tally or Counts()
     registry.register(_CountsCollector(name, text, labels, tally))
     return tally
 
 
 def buckets(
-    registry: CollectorRegistry, name: str, text: str, bounds: tuple[float, ...], labels: Labels
+    registry: CollectorRegistry,
+    name: str,
+    text: str,
+    bounds: tuple[float, ...],
+    labels: Labels,
+    *,
+    tally: BucketsBy | None = None,
 ) -> BucketsBy:
     """A histogram by labels; `bounds` are upper ones, ascending, without infinity."""
-    tally = BucketsBy(bounds)
+    tally = tally or BucketsBy(bounds)
     registry.register(_BucketsCollector(name, text, labels, tally))
     return tally
 

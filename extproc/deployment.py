@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -30,7 +31,7 @@ Standings = Mapping[str, tuple[Standing, ...]]
 def plan(settings: Settings, state_dir: Path, engines: tuple[EngineCluster, ...]) -> Plan:
     return Plan(
         engines=engines,
-        ext_proc=address(settings.listeners.ext_proc, state_dir),
+        ext_proc=tuple(address(each, state_dir) for each in ext_proc_listeners(settings)),
         control=address(settings.listeners.control, state_dir),
         listener=tcp(settings.listeners.envoy),
         admin=address(settings.listeners.envoy_admin, state_dir),
@@ -42,6 +43,41 @@ def plan(settings: Settings, state_dir: Path, engines: tuple[EngineCluster, ...]
         extra_allowed_headers=(settings.tenants.key_header,),
         usage=settings.usage.enabled,
     )
+
+
+def ext_proc_listeners(settings: Settings) -> tuple[str, ...]:
+    """One address per data-plane process: the configured one, or with workers `extproc-1.sock`, `extproc-2.sock`, …
+    and over TCP ports from the configured one on."""
+    configured, count = settings.listeners.ext_proc, workers(settings)
+    if count == 1:
+        return (configured,)
+    if configured.startswith("unix:"):
+        path = Path(configured.removeprefix("unix:"))
+        return tuple(f"unix:{path.with_stem(f'{path.stem}-{number}')}" for number in range(1, count + 1))
+    host, _, port = configured.rpartition(":")
+    return tuple(f"{host}:{int(port) + index}" for index in range(count))
+
+
+def absolute(address: str, state_dir: Path) -> str:
+    """Relative socket paths are below the state directory."""
+    if not address.startswith("unix:"):
+        return address
+    return f"unix:{state_dir / address.removeprefix('unix:')}"
+
+
+def workers(settings: Settings) -> int:
+    """Data-plane processes; 1 = the one process does everything."""
+    return settings.workers if settings.workers != "auto" else max(1, _cpus())
+
+
+def _cpus() -> int:
+    """What this process may use: its cores, and the quota of its control group."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return cores if quota == "max" else min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores
 
 
 def static_plan(settings: Settings, state_dir: Path) -> Plan:

@@ -33,6 +33,7 @@ NEEDS_RESTART = (
     "limits",
     "listeners",
     "transport",
+    "workers",
     "audit",
     "shutdown_grace_s",
     "usage",
@@ -152,6 +153,7 @@ class Settings(Config):
     limits: LimitsConfig
     listeners: ListenersConfig
     transport: Literal["fast", "grpc"]
+    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=256)]
     audit: AuditConfig
     shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
 

@@ -55,6 +55,11 @@ class Counts:
     def items(self) -> Iterator[tuple[Labels, int]]:
         return iter(list(self._counts.items()))
 
+    def take(self) -> dict[Labels, int]:
+        """What was counted since the last time."""
+        taken, self._counts = self._counts, {}
+        return taken
+
 
 class Buckets:
     """A histogram: `bounds` ascending, inclusive; one more bucket for what lies above."""
@@ -70,6 +75,11 @@ class Buckets:
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
 
+    def add(self, counts: Sequence[int], total: float) -> None:
+        """Observations of another histogram with the same bounds."""
+        self.counts = [one + other for one, other in zip(self.counts, counts, strict=True)]
+        self.total += total
+
     def cumulative(self) -> list[tuple[float, int]]:
         """(upper bound, observations up to it), ending with infinity."""
         rows, below = [], 0
@@ -83,7 +93,7 @@ class BucketsBy:
     """Histograms by labels."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = tuple(bounds)
+        self.bounds = tuple(bounds)
         self._series: dict[Labels, Buckets] = {}
         self._bounded = Bounded()
 
@@ -91,7 +101,12 @@ class BucketsBy:
         known = self._series.get(values)
         if known is not None:
             return known
-        return self._series.setdefault(self._bounded.admitted(values), Buckets(self._bounds))
+        return self._series.setdefault(self._bounded.admitted(values), Buckets(self.bounds))
 
     def items(self) -> Iterator[tuple[Labels, Buckets]]:
         return iter(list(self._series.items()))
+
+    def take(self) -> dict[Labels, Buckets]:
+        """What was observed since the last time."""
+        taken, self._series = self._series, {}
+        return taken

@@ -36,7 +36,7 @@ NOBODY = Pipe("/nonexistent/extproc.sock")
 def plan(engine_port: int, *, ext_proc: Tcp | Pipe = NOBODY, control: Tcp | Pipe = NOBODY, **changes: Any) -> Plan:
     """One llama.cpp engine called engine-1 on loopback: it speaks most families."""
     engine = EngineCluster("engine-1", Engine.LLAMACPP, (Served("127.0.0.1", engine_port),))
-    return Plan(**{"engines": (engine,), "ext_proc": ext_proc, "control": control, **changes})
+    return Plan(**{"engines": (engine,), "ext_proc": (ext_proc,), "control": control, **changes})
 
 
 def talk(port: int, data: bytes, *, answers: int = 1, timeout: float = 3.0) -> bytes:

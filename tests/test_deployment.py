@@ -52,7 +52,7 @@ def test_addresses(text: str, found: Tcp | Pipe) -> None:
 def test_the_plan_of_the_defaults() -> None:
     made = static_plan(load(ONE), STATE)
     assert [engine.name for engine in made.engines] == ["vllm"]
-    assert (made.ext_proc, made.control) == (Pipe("/run/x/extproc.sock"), Pipe("/run/x/control.sock"))
+    assert (made.ext_proc, made.control) == ((Pipe("/run/x/extproc.sock"),), Pipe("/run/x/control.sock"))
     assert made.admin == Pipe("/run/x/envoy-admin.sock")
     assert made.listener == Tcp("127.0.0.1", 10000)
     assert (made.fail_open, made.unknown_paths, made.max_body_bytes) == (True, "reject", 16 << 20)
@@ -69,7 +69,7 @@ def test_the_plan_follows_the_settings() -> None:
     made = static_plan(load(over), STATE)
     assert (made.fail_open, made.unknown_paths, made.max_body_bytes) == (False, "pass", 4096)
     assert (made.extra_paths, made.extra_allowed_headers) == (("/a", "/b/*"), ("x-api-key",))
-    assert (made.ext_proc, made.control) == (Tcp("10.0.0.1", 5), Tcp("10.0.0.1", 6))
+    assert (made.ext_proc, made.control) == ((Tcp("10.0.0.1", 5),), Tcp("10.0.0.1", 6))
     assert made.listener == Tcp("0.0.0.0", 8080)
     assert made.usage is True
 

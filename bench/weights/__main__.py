@@ -18,7 +18,7 @@ from bench.weights import report, scenario
 from bench.weights.envoy import NAMES
 from bench.weights.measure import Run, run
 from bench.weights.picture import svg
-from bench.weights.scenario import Scenario
+from bench.weights.scenario import Case, Scenario
 from bench.weights.work import work
 from extproc.errors import ExtprocError
 
@@ -33,18 +33,25 @@ def main(argv: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="bw-") as folder:
             for case in wanted.cases:
                 work(wanted, case, case.seed)  # a missing trace is told before an hour of measuring
-            runs = list(_runs(arguments, wanted, Path(folder)))
+            runs = []
+            for each in _runs(arguments, wanted, Path(folder)):
+                runs.append(each)
+                if arguments.json:
+                    _write(arguments.json, runs)
     except (CannotMeasure, ExtprocError) as error:
         print(f"bench.weights: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     print(report.text(runs))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report.tree(runs), indent=1, ensure_ascii=False) + "\n")
     if arguments.picture:
         arguments.picture.write_text(svg(runs[0]))
     return 0 if report.good(runs) else 1
+
+
+def _write(file: Path, runs: Sequence[Run]) -> None:
+    """After each run, so that one that is stopped leaves what it has."""
+    file.write_text(json.dumps(report.tree(runs), indent=1, ensure_ascii=False) + "\n")
 
 
 def _scenario(arguments: argparse.Namespace) -> Scenario:
@@ -75,9 +82,17 @@ def _runs(arguments: argparse.Namespace, wanted: Scenario, folder: Path) -> Iter
                     f"{time.monotonic() - begun:5.0f} s  {case.name}, seed {seed}: {', '.join(names)}",
                     file=sys.stderr,
                 )
-                room = folder / str(number)
-                found.append(run(wanted, case, seed=seed, names=names, folder=room))
+                found.append(_run(wanted, case, seed, names, folder / str(number)))
             yield together(found)
+
+
+def _run(wanted: Scenario, case: Case, seed: int, names: Sequence[str], room: Path) -> Run:
+    """Once more where a busy minute kept the servers from starting: an hour's other runs are not lost by it."""
+    try:
+        return run(wanted, case, seed=seed, names=names, folder=room)
+    except CannotMeasure as error:
+        print(f"        once more: {error}", file=sys.stderr)
+        return run(wanted, case, seed=seed, names=names, folder=room.with_name(f"{room.name}b"))
 
 
 def together(parts: Sequence[Run]) -> Run:

@@ -25,7 +25,7 @@ from bench.weights.watch import Watch, Weights, pushes, weights
 from bench.weights.work import Work, work
 from extproc.cli.envoy_binary import find_envoy
 
-LEAD_S = 8.0
+LEAD_S = 12.0
 """From the first process to the first request: what starting takes, and a first scrape or two."""
 
 

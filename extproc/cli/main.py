@@ -8,10 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from extproc import __version__
-from extproc.cli import check, explain, render, serve, up, weights
-from extproc.errors import CannotStart, ConfigError, OurFault
-
-CANNOT, WRONG = 1, 2
+from extproc.cli import check, explain, render, serve, up, weights, worker
+from extproc.cli.outcome import outcome
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,22 +21,7 @@ def main(argv: Sequence[str]) -> int:
         stream=sys.stderr,
     )
     logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it tells every change of every neighbour
-    try:
-        code: int = arguments.run(arguments)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"extproc: config: {problem}", file=sys.stderr)
-        return WRONG
-    except (CannotStart, OurFault) as error:
-        print(f"extproc: {error}", file=sys.stderr)
-        return CANNOT
-    except BrokenPipeError:  # whoever read our output left
-        return CANNOT
-    except OSError as error:
-        named = f": {error.filename}" if error.filename else ""
-        print(f"extproc: {error.strerror or error}{named}", file=sys.stderr)
-        return CANNOT
-    return code
+    return outcome(lambda: arguments.run(arguments))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,6 +29,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"extproc {__version__}")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(info)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (up, serve, check, explain, weights, render):
+    for module in (up, serve, check, explain, weights, render, worker):
         module.add_to(commands)
     return parser

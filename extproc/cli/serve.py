@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
+from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from extproc.app import ConfigSource, Listening, Sidecar, state_directory
 from extproc.cli.arguments import add_config, add_state_dir
+from extproc.cli.signals import stop_on_signals
+from extproc.cli.supervise import Kept, keep
+from extproc.cli.worker import kept
+from extproc.deployment import workers
 from extproc.settings import ListenersConfig, Settings, parsed
 
 
@@ -24,7 +30,19 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     source = ConfigSource(arguments.config, lambda settings: adjusted(settings, arguments))
     state_dir = state_directory(arguments.state_dir)
-    asyncio.run(_serve(Sidecar(source, state_dir)))
+    count = workers(source.settings)
+    if count == 1:
+        return _alone(arguments, state_dir)
+    # Workers end before the process that takes their records.
+    control = Kept("the control process", lambda: _alone(arguments, state_dir))
+    return keep([kept(count, state_dir), [control]], source.settings.shutdown_grace_s)
+
+
+def _alone(arguments: argparse.Namespace, state_dir: Path) -> int:
+    """The control process, which without workers judges too."""
+    source = ConfigSource(arguments.config, lambda settings: adjusted(settings, arguments))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(Sidecar(source, state_dir)))
     return 0
 
 
@@ -55,12 +73,3 @@ def announce(listening: Listening) -> None:
     if listening.metrics:
         print(f"metrics   http://{listening.metrics}/metrics")
     print(f"audit     {listening.audit}", flush=True)
-
-
-def stop_on_signals() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from extproc.app import ConfigSource, Listening, Sidecar, state_directory
 from extproc.cli import processes
@@ -15,8 +18,9 @@ from extproc.cli.arguments import add_config, add_state_dir
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
 from extproc.cli.envoy_binary import find_envoy
 from extproc.cli.render import last_good, rendered, static
-from extproc.cli.serve import adjusted, stop_on_signals
-from extproc.deployment import address, tcp
+from extproc.cli.serve import adjusted
+from extproc.cli.signals import stop_on_signals
+from extproc.deployment import address, tcp, workers
 from extproc.edge.grpc_server import MAX_SOCKET_PATH, check_free, clear_stale
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
@@ -24,6 +28,8 @@ from extproc.pools import Pool
 from extproc.resources.plan import Pipe
 from extproc.settings import Settings
 from extproc.standin import metrics_page
+
+PROGRAM = (sys.executable, "-m", "extproc")
 
 Engines = list[tuple[str, Engine]]
 
@@ -48,7 +54,8 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     binary = find_envoy()
     state_dir = state_directory(arguments.state_dir)
-    return asyncio.run(_up(arguments, binary, state_dir))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_up(arguments, binary, state_dir))
 
 
 async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> int:
@@ -61,6 +68,10 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
             engines = standin_engines(await stack.enter_async_context(processes.standin()))
         source = ConfigSource(arguments.config, lambda given: with_engines(given, arguments, engines, standin))
         listening = await stack.enter_async_context(Sidecar(source, state_dir))
+        if (count := workers(source.settings)) > 1:
+            grace = str(source.settings.shutdown_grace_s)
+            where = ("--count", str(count), "--grace", grace, "--state-dir", str(state_dir))
+            await stack.enter_async_context(processes.child("workers", *PROGRAM, "workers", *where))
         envoy = await _envoy(stack, binary, source.settings, state_dir)
         print(banner(source.settings, listening, standin=standin), flush=True)
         return await _until(stop, envoy)

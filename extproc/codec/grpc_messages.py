@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote_from_bytes
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
 
 from extproc.codec.http2_frames import block
 
@@ -28,43 +29,41 @@ class GrpcFault(Exception):
 class Messages:
     """Messages of one call out of the pieces they come in; none may be longer than `most` bytes."""
 
-    __slots__ = ("_most", "_pieces", "_size")
+    __slots__ = ("_buffer", "_most")
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._buffer = bytearray()
 
     @property
     def pending(self) -> int:
         """Bytes of a message that is not whole yet."""
-        return self._size
+        return len(self._buffer)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are whole now. GrpcFault as soon as one shows itself to be too long, or compressed."""
-        if not self._pieces and len(data) >= PREFIX and self._length(data) == len(data) - PREFIX:
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """The messages that are whole now. GrpcFault, behind those before it, as soon as one shows itself to be too
+        long, or compressed."""
+        if not self._buffer and len(data) >= PREFIX and self._length(data) == len(data) - PREFIX:
             return [data[PREFIX:]]
-        self._pieces.append(data)
-        self._size += len(data)
-        if len(self._pieces) > 1 and len(self._pieces[0]) < PREFIX:
-            self._pieces = [b"".join(self._pieces)]
-        if self._size < PREFIX or self._size < PREFIX + self._length(self._pieces[0]):
-            return []
-        return self._whole(b"".join(self._pieces))
+        self._buffer += data
+        size = len(self._buffer)
+        return self._whole() if size >= PREFIX and size >= PREFIX + self._length(self._buffer) else []
 
-    def _whole(self, buffer: bytes) -> list[bytes]:
-        found, at = [], 0
-        while len(buffer) - at >= PREFIX:
-            after = at + PREFIX + self._length(buffer[at : at + PREFIX])
-            if after > len(buffer):
-                break
-            found.append(buffer[at + PREFIX : after])
-            at = after
-        self._pieces = [buffer[at:]] if at < len(buffer) else []
-        self._size = len(buffer) - at
+    def _whole(self) -> Iterable[bytes]:
+        buffer, found, at = bytes(self._buffer), [], 0
+        try:
+            while len(buffer) - at >= PREFIX:
+                after = at + PREFIX + self._length(buffer[at : at + PREFIX])
+                if after > len(buffer):
+                    break
+                found.append(buffer[at + PREFIX : after])
+                at = after
+        except GrpcFault as fault:
+            return _and_then(found, fault)
+        del self._buffer[:at]
         return found
 
-    def _length(self, prefix: bytes) -> int:
+    def _length(self, prefix: bytes | bytearray) -> int:
         """`prefix` begins with a message's flag and length."""
         length = prefix[1] << 24 | prefix[2] << 16 | prefix[3] << 8 | prefix[4]
         if prefix[0]:
@@ -72,6 +71,11 @@ class Messages:
         if length > self._most:
             raise GrpcFault(RESOURCE_EXHAUSTED, f"a message of {length} bytes, allowed: {self._most}")
         return length
+
+
+def _and_then(found: Iterable[bytes], fault: GrpcFault) -> Iterator[bytes]:
+    yield from found
+    raise fault
 
 
 def framed(message: bytes) -> bytes:
@@ -83,8 +87,18 @@ def status(code: int, text: str = "") -> bytes:
     """The block of trailers that end a call."""
     if code == 0:
         return OK
-    told = quote_from_bytes(text.encode()[:MAX_TEXT], safe=" !\"#$&'()*+,/:;<=>?@[]^`{|}~")[:MAX_TEXT]
-    return block([(b"grpc-status", b"%d" % code), (b"grpc-message", told.encode())])
+    return block([(b"grpc-status", b"%d" % code), (b"grpc-message", _quoted(text).encode())])
+
+
+def _quoted(text: str) -> str:
+    """Percent-encoded, and cut between two characters."""
+    told = ""
+    for character in text[:MAX_TEXT]:
+        more = quote(character, safe=" !\"#$&'()*+,/:;<=>?@[]^`{|}~", errors="replace")
+        if len(told) + len(more) > MAX_TEXT:
+            break
+        told += more
+    return told
 
 
 OK = block([(b"grpc-status", b"0")])

@@ -6,6 +6,8 @@ kept on both sides.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from extproc.codec.http2_events import Broken, Ended, Event, Opened, Received, Reset
 from extproc.codec.http2_frames import (
     ACK,
@@ -25,23 +27,26 @@ from extproc.codec.http2_frames import (
     MAX_FRAME_SIZE,
     MAX_HEADER_LIST_SIZE,
     MAX_STREAM_ID,
+    MAX_WINDOW,
+    NO_TABLE,
     PADDED,
     PING,
     PUSH_PROMISE,
     RST_STREAM,
     SETTINGS,
+    TABLE_BYTES,
     WINDOW_UPDATE,
     Code,
     Fault,
     frame,
-    setting,
+    settings,
     uint32,
     unpadded,
+    widened,
 )
 from extproc.codec.http2_headers import MAX_HEADER_BYTES, HeaderBlocks
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MAX_WINDOW = (1 << 31) - 1
 WINDOW = 65_535
 """Of streams and connection, until settings and updates say otherwise."""
 
@@ -50,12 +55,12 @@ STREAM_WINDOW = 1 << 20
 
 MAX_STREAMS = 100_000
 MAX_CONTROL = 10_000
-"""Answers to pings and settings that wait for a peer that reads none."""
+"""Answers to pings, settings and refused streams that wait for a peer that reads none."""
 
 
 class Stream:
     """`window`: what may still be sent. `granted`: what the peer may still send. `waiting`: what no window let out
-    yet, from `at` on."""
+    yet, from `at` on; `last`: the trailers' block behind it."""
 
     __slots__ = ("at", "ended", "granted", "last", "waiting", "window")
 
@@ -65,7 +70,7 @@ class Stream:
         self.ended = False  # by the peer
         self.waiting = b""
         self.at = 0
-        self.last = b""  # the trailers' frame behind it
+        self.last = b""
 
 
 class Connection:
@@ -76,11 +81,13 @@ class Connection:
         self._rest = b""
         self._begun = False
         self._closed = False
+        self._farewell = b""
         self._streams: dict[int, Stream] = {}
         self._last_id = 0
         self._headers = HeaderBlocks()
-        self._block = b""
+        self._block = bytearray()
         self._block_of: tuple[int, int] | None = None  # stream and flags of headers that go on
+        self._table = b""  # what the next headers have to say of it first
         self._window = WINDOW
         self._initial_window = WINDOW
         self._frame_bytes = FRAME_BYTES
@@ -89,17 +96,22 @@ class Connection:
         self._control = 0
 
     @property
-    def closed(self) -> bool:
-        """Whether the connection is over."""
-        return self._closed
-
-    @property
     def streams(self) -> int:
         """How many are open."""
         return len(self._streams)
 
+    @property
+    def unsent(self) -> int:
+        """How many frames nobody took yet."""
+        return len(self._out)
+
     def take(self) -> bytes:
-        """What is to be sent, once."""
+        """What is to be sent, once. A farewell stands behind the answers to what came before the break."""
+        if self._farewell:
+            self._out.append(self._farewell)
+            self._farewell = b""
+            self._streams.clear()
+            self._blocked.clear()
         out = b"".join(self._out)
         self._out = []
         self._control = 0
@@ -117,7 +129,7 @@ class Connection:
         except Fault as fault:
             self._rest = b""
             self._closed = True
-            self._out.append(frame(GOAWAY, 0, 0, uint32(self._last_id) + uint32(fault.code)))
+            self._farewell = frame(GOAWAY, 0, 0, uint32(self._last_id) + uint32(fault.code))
             events.append(Broken(fault.code, fault.reason))
         return events
 
@@ -202,7 +214,7 @@ class Connection:
         if flags & END_HEADERS:
             self._on_block(flags, number, payload, events)
         else:
-            self._block, self._block_of = payload, (number, flags)
+            self._block, self._block_of = bytearray(payload), (number, flags)
 
     def _on_continuation(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         if self._block_of is None or self._block_of[0] != number:
@@ -212,8 +224,8 @@ class Connection:
             raise Fault(Code.ENHANCE_YOUR_CALM, "headers without end")
         self._block += payload
         if flags & END_HEADERS:
-            block, begun = self._block, self._block_of[1]
-            self._block, self._block_of = b"", None
+            block, begun = bytes(self._block), self._block_of[1]
+            self._block, self._block_of = bytearray(), None
             self._on_block(begun, number, block, events)
 
     def _on_block(self, flags: int, number: int, block: bytes, events: list[Event]) -> None:
@@ -226,10 +238,12 @@ class Connection:
             events.append(Ended(number))
             return
         if number <= self._last_id:
+            if not flags & END_STREAM:
+                raise Fault(Code.PROTOCOL_ERROR, f"stream {number} opened twice, or out of order")
             return  # trailers of what was answered or reset already
         self._last_id = number
         if len(self._streams) >= MAX_STREAMS:
-            self._out.append(frame(RST_STREAM, 0, number, uint32(Code.REFUSED_STREAM)))
+            self._answer_control(frame(RST_STREAM, 0, number, uint32(Code.REFUSED_STREAM)))
             return
         self._streams[number] = stream = Stream(self._initial_window)
         events.append(Opened(number, headers))
@@ -250,24 +264,25 @@ class Connection:
             raise Fault(Code.FRAME_SIZE_ERROR, "settings of another shape")
         if flags & ACK:
             return
+        # First: until it is read, the peer takes what only the new windows allow for a breach.
+        self._answer_control(frame(SETTINGS, ACK, 0, b""))
         for at in range(0, len(payload), 6):
             self._set(int.from_bytes(payload[at : at + 2], "big"), int.from_bytes(payload[at + 2 : at + 6], "big"))
-        self._answer_control(frame(SETTINGS, ACK, 0, b""))
+        self._flush(tuple(self._blocked))
 
     def _set(self, setting: int, value: int) -> None:
         if setting == INITIAL_WINDOW_SIZE:
             if value > MAX_WINDOW:
                 raise Fault(Code.FLOW_CONTROL_ERROR, "a window too large")
             moved, self._initial_window = value - self._initial_window, value
-            for number, stream in self._streams.items():
-                stream.window += moved
-                if stream.window > MAX_WINDOW:
-                    raise Fault(Code.FLOW_CONTROL_ERROR, f"the window of stream {number} is too large")
-            self._flush()
+            for stream in self._streams.values():
+                stream.window = widened(stream.window, moved)
         elif setting == MAX_FRAME_SIZE:
             if not FRAME_BYTES <= value <= MAX_FRAME_BYTES:
                 raise Fault(Code.PROTOCOL_ERROR, "a frame size out of range")
             self._frame_bytes = value
+        elif setting == HEADER_TABLE_SIZE and value < TABLE_BYTES:
+            self._table = NO_TABLE
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
         if number or len(payload) != 8:
@@ -288,18 +303,16 @@ class Connection:
         if not more:
             raise Fault(Code.PROTOCOL_ERROR, "a window update of nothing")
         if number == 0:
-            self._window += more
-            if self._window > MAX_WINDOW:
-                raise Fault(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
+            self._window = widened(self._window, more)
+            if self._blocked:
+                self._flush(tuple(self._blocked))
         else:
             self._check_opened(number)
             stream = self._streams.get(number)
-            if stream is None:
-                return
-            stream.window += more
-            if stream.window > MAX_WINDOW:
-                raise Fault(Code.FLOW_CONTROL_ERROR, f"the window of stream {number} is too large")
-        self._flush()
+            if stream is not None:
+                stream.window = widened(stream.window, more)
+                if stream.waiting:
+                    self._flush((number,))
 
     def _check_opened(self, number: int) -> None:
         if number == 0 or number > self._last_id or not number & 1:
@@ -308,17 +321,18 @@ class Connection:
     def respond(self, number: int, block: bytes) -> None:
         """Headers, as an encoded block."""
         if number in self._streams:
-            self._out.append(frame(HEADERS, END_HEADERS, number, block))
+            self._out.append(frame(HEADERS, END_HEADERS, number, self._told(block) if self._table else block))
 
     def send(self, number: int, data: bytes) -> None:
         """Body bytes, as far as the windows let them; the rest follows by itself."""
         stream = self._streams.get(number)
-        if stream is None or self._closed:
+        if stream is None:
             return
         if stream.waiting or len(data) > self._frame_bytes or len(data) > stream.window or len(data) > self._window:
-            stream.waiting, stream.at = stream.waiting[stream.at :] + data, 0
-            self._blocked[number] = None
-            self._flush()
+            if data and not stream.last:
+                stream.waiting, stream.at = stream.waiting[stream.at :] + data, 0
+                self._blocked[number] = None
+                self._flush((number,))
             return
         stream.window -= len(data)
         self._window -= len(data)
@@ -329,22 +343,30 @@ class Connection:
         stream = self._streams.get(number)
         if stream is None:
             return
-        last = frame(HEADERS, END_HEADERS | END_STREAM, number, block)
-        if not stream.ended:
-            last += frame(RST_STREAM, 0, number, uint32(Code.NO_ERROR))
         if stream.waiting:
-            stream.last = last
-            return
+            stream.last = stream.last or block
+        else:
+            self._end(number, stream, block)
+
+    def _end(self, number: int, stream: Stream, block: bytes) -> None:
         del self._streams[number]
-        self._out.append(last)
+        flags = END_HEADERS | END_STREAM
+        self._out.append(frame(HEADERS, flags, number, self._told(block) if self._table else block))
+        if not stream.ended:
+            self._out.append(frame(RST_STREAM, 0, number, _ALL_IS_SAID))
+
+    def _told(self, block: bytes) -> bytes:
+        """Headers behind what was to be said of the table."""
+        told, self._table = self._table + block, b""
+        return told
 
     def leave(self) -> None:
         """Tell the peer to open nothing more; what is under way goes on."""
         if not self._closed:
             self._out.append(frame(GOAWAY, 0, 0, uint32(MAX_STREAM_ID) + uint32(Code.NO_ERROR)))
 
-    def _flush(self) -> None:
-        for number in list(self._blocked):
+    def _flush(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
             if self._window <= 0:
                 return
             stream = self._streams[number]
@@ -365,20 +387,13 @@ class Connection:
         stream.waiting, stream.at = b"", 0
         del self._blocked[number]
         if stream.last:
-            self._out.append(stream.last)
-            del self._streams[number]
+            self._end(number, stream, stream.last)
 
 
-_OPENING = frame(
-    SETTINGS,
-    0,
-    0,
-    b"".join(
-        (
-            setting(HEADER_TABLE_SIZE, 0),
-            setting(MAX_CONCURRENT_STREAMS, MAX_STREAMS),
-            setting(INITIAL_WINDOW_SIZE, STREAM_WINDOW),
-            setting(MAX_HEADER_LIST_SIZE, MAX_HEADER_BYTES),
-        )
-    ),
+_ALL_IS_SAID = uint32(Code.NO_ERROR)
+_OPENING = settings(
+    (HEADER_TABLE_SIZE, 0),
+    (MAX_CONCURRENT_STREAMS, MAX_STREAMS),
+    (INITIAL_WINDOW_SIZE, STREAM_WINDOW),
+    (MAX_HEADER_LIST_SIZE, MAX_HEADER_BYTES),
 ) + frame(WINDOW_UPDATE, 0, 0, uint32(MAX_WINDOW - WINDOW))

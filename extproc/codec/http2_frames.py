@@ -14,6 +14,13 @@ FRAME_BYTES = 16_384
 """The most a frame may carry: what both sides start with; we never ask for more."""
 
 MAX_FRAME_BYTES = (1 << 24) - 1
+MAX_WINDOW = (1 << 31) - 1
+
+TABLE_BYTES = 4096
+"""Of what headers are compressed with, until settings say otherwise. We use none."""
+
+NO_TABLE = b"\x20"
+"""Said at the head of the first block after a peer made it smaller (RFC 7541, 4.2)."""
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, ACK, END_HEADERS, PADDED, HAS_PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
@@ -68,9 +75,16 @@ def uint32(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
-def setting(kind: int, value: int) -> bytes:
-    """One element of a SETTINGS payload."""
-    return kind.to_bytes(2, "big") + uint32(value)
+def settings(*pairs: tuple[int, int]) -> bytes:
+    """A whole frame of them."""
+    return frame(SETTINGS, 0, 0, b"".join(kind.to_bytes(2, "big") + uint32(value) for kind, value in pairs))
+
+
+def widened(window: int, by: int) -> int:
+    """Fault where no window may be that large."""
+    if window + by > MAX_WINDOW:
+        raise Fault(Code.FLOW_CONTROL_ERROR, "a window too large")
+    return window + by
 
 
 def unpadded(payload: bytes) -> bytes:

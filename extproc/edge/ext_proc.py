@@ -47,6 +47,8 @@ class Recorder(Protocol):
     def decision_seconds(self, seconds: float) -> None: ...
     def stream_opened(self) -> None: ...
     def stream_ended(self, outcome: str) -> None: ...
+    def settle(self) -> None:
+        """Make sure of what was recorded, before it is answered."""
 
 
 class ProtocolViolation(Exception):
@@ -84,6 +86,7 @@ class ExtProcServicer:
             while not call.over and (message := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
                 answer = call.answer(message)
                 if answer is not None:
+                    self.recorder.settle()
                     await context.write(answer)
             outcome = "completed"
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from extproc.codec import grpc_messages as grpc
@@ -22,6 +22,9 @@ log = logging.getLogger("extproc.http2")
 BACKLOG = 1024
 DRAINED_S = 0.05
 """How often a server that drains looks whether all is said."""
+
+MAX_UNSENT = 20_000
+"""Frames kept for a peer that does not read; then nothing more is read of it either, until it does."""
 
 
 class Call(Protocol):
@@ -50,11 +53,15 @@ class Method(Protocol):
 
 
 class Http2Server:
-    """`methods` by path; no message may be longer than `max_message_bytes`."""
+    """`methods` by path; no message may be longer than `max_message_bytes`. `settle` is called when all that came
+    at once is answered, before the answers leave."""
 
-    def __init__(self, methods: Mapping[bytes, Method], *, max_message_bytes: int) -> None:
+    def __init__(
+        self, methods: Mapping[bytes, Method], *, max_message_bytes: int, settle: Callable[[], None] = lambda: None
+    ) -> None:
         self._methods = methods
         self._max_message_bytes = max_message_bytes
+        self._settle = settle
         self._open: set[_Peer] = set()
         self._server: asyncio.Server | None = None
 
@@ -65,22 +72,27 @@ class Http2Server:
         self._server = await serve(self._peer, sock=listening, backlog=BACKLOG)
 
     def _peer(self) -> _Peer:
-        return _Peer(self._methods, self._max_message_bytes, self._open)
+        return _Peer(self._methods, self._max_message_bytes, self._open, self._settle)
 
     async def stop(self, grace_s: float) -> None:
         """Nobody new; who is connected is told to go, and calls go on until they end or the time is over."""
         if self._server is not None:
             self._server.close()
-        for peer in tuple(self._open):
-            peer.leave()
+        self._drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
                 while self._open:
                     await asyncio.sleep(DRAINED_S)
-                    for peer in tuple(self._open):
-                        peer.close_if_idle()
+                    self._drain()
         for peer in tuple(self._open):
             peer.close()
+
+    def _drain(self) -> None:
+        for peer in tuple(self._open):
+            peer.drain()
+
+
+_NO_SUCH_METHOD = grpc.HEADERS + grpc.status(grpc.UNIMPLEMENTED, "no such method")
 
 
 class _Open:
@@ -98,13 +110,17 @@ class _Open:
 class _Peer(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, methods: Mapping[bytes, Method], most: int, everybody: set[_Peer]) -> None:
+    def __init__(
+        self, methods: Mapping[bytes, Method], most: int, everybody: set[_Peer], settle: Callable[[], None]
+    ) -> None:
+        self._settle = settle
         self._methods = methods
         self._most = most
         self._everybody = everybody
         self._http2 = Connection()
         self._calls: dict[int, _Open] = {}
         self._paused = False
+        self._leaving = False
         self._was_idle = False
         self._transport: asyncio.Transport | None = None
 
@@ -118,9 +134,13 @@ class _Peer(asyncio.Protocol):
         self._transport = None
         self._end_all()
 
+    def eof_received(self) -> None:
+        self.close()
+
     def data_received(self, data: bytes) -> None:
         for event in self._http2.receive(data):
             self._on(event)
+        self._settle()
         self._write()
 
     def pause_writing(self) -> None:
@@ -129,27 +149,41 @@ class _Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._write()
+        if self._transport is not None:
+            self._transport.resume_reading()
 
-    def leave(self) -> None:
-        self._http2.leave()
-        self._write()
-
-    def close_if_idle(self) -> None:
-        """A peer that was told to go closes by itself; one that does not, and says nothing, is closed at the second
+    def drain(self) -> None:
+        """A peer that is told to go closes by itself; one that does not, and says nothing, is closed at the second
         look: what it sent before it was told is on its way."""
-        idle = not self._calls
+        if not self._leaving:
+            self._leaving = True
+            self._http2.leave()
+            self._write()
+            return
+        idle = not self._http2.streams and not self._paused
         if idle and self._was_idle:
             self.close()
         self._was_idle = idle
 
     def close(self) -> None:
+        """Behind all there is to say; but nobody waits for a peer that does not read."""
         self._end_all()
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._paused:
+            self._transport.abort()
+        else:
+            self._write()
             self._transport.close()
 
     def _write(self) -> None:
-        if not self._paused and self._transport is not None and (out := self._http2.take()):
-            self._transport.write(out)
+        if self._transport is None:
+            return
+        if not self._paused:
+            if out := self._http2.take():
+                self._transport.write(out)
+        elif self._http2.unsent > MAX_UNSENT:
+            self._transport.pause_reading()
 
     def _on(self, event: Event) -> None:
         match event:
@@ -163,17 +197,18 @@ class _Peer(asyncio.Protocol):
                 self._end(event.stream, "cancelled")
             case Broken():
                 log.warning("connection closed: %s (%s)", event.reason, event.code.name)
-                self._end_all()
-                self._write()
                 self.close()
 
     def _on_opened(self, event: Opened) -> None:
         method = self._methods.get(event.headers.get(b":path", b""))
         if method is None or event.headers.get(b":method") != b"POST":
-            refused = grpc.HEADERS + grpc.status(grpc.UNIMPLEMENTED, "no such method")
-            self._http2.finish(event.stream, refused)
-        else:
+            self._http2.finish(event.stream, _NO_SUCH_METHOD)
+            return
+        try:
             self._calls[event.stream] = _Open(method, self._most)
+        except Exception as error:
+            failure = method.failed(error)
+            self._http2.finish(event.stream, grpc.HEADERS + grpc.status(failure.status, failure.text))
 
     def _on_data(self, stream: int, data: bytes) -> None:
         known = self._calls.get(stream)
@@ -215,8 +250,12 @@ class _Peer(asyncio.Protocol):
 
     def _end(self, stream: int, outcome: str) -> None:
         known = self._calls.pop(stream, None)
-        if known is not None:
+        if known is None:
+            return
+        try:
             known.call.ended(outcome)
+        except Exception as error:  # the other calls of the connection go on
+            log.error("the end of a call failed: %s", type(error).__name__)
 
     def _end_all(self) -> None:
         for stream in tuple(self._calls):

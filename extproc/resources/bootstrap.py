@@ -81,12 +81,13 @@ def _check(plan: Plan) -> None:
 def _lay_sidecar(clusters: list[Node], plan: Plan) -> None:
     keepalive = get(named(clusters, EXAMPLE), "upstream_connection_options")
     named(clusters, GRPC_EXAMPLE)  # a template without it is no template of ours
-    for cluster, where in zip(_sidecars(clusters), (plan.ext_proc, plan.control), strict=True):
-        endpoint = {"endpoint": {"address": address(where)}}
-        get(cluster, "load_assignment")["endpoints"] = [{"lb_endpoints": [endpoint]}]
-        if isinstance(where, Tcp):  # a unix socket breaks by itself when its process dies
+    for cluster, places in zip(_sidecars(clusters), (plan.ext_proc, (plan.control,)), strict=True):
+        endpoints = [{"endpoint": {"address": address(where)}} for where in places]
+        get(cluster, "load_assignment")["endpoints"] = [{"lb_endpoints": endpoints}]
+        if hosts := [where.host for where in places if isinstance(where, Tcp)]:
+            # A unix socket breaks by itself when its process dies.
             cluster["upstream_connection_options"] = copy(keepalive)
-            cluster.update(discovery([where.host]))
+            cluster.update(discovery(hosts))
 
 
 def _lay_ext_proc(manager: Node, plan: Plan) -> None:

@@ -57,7 +57,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """`engines` in order of preference: a family goes to the first that speaks it."""
 
     engines: tuple[EngineCluster, ...]
-    ext_proc: Tcp | Pipe  # where the sidecar judges
+    ext_proc: tuple[Tcp | Pipe, ...]  # where the sidecar judges: one per data-plane process
     control: Tcp | Pipe = Pipe("/run/extproc/control.sock")  # where it tells Envoy what to know
     listener: Tcp = Tcp("127.0.0.1", 10000)
     admin: Tcp | Pipe = Tcp("127.0.0.1", 9901)

@@ -8,7 +8,8 @@ import pytest
 
 from extproc import __version__
 from extproc.cli import check
-from extproc.cli.main import CANNOT, WRONG, main
+from extproc.cli.main import main
+from extproc.cli.outcome import CANNOT, WRONG
 from extproc.errors import CannotStart, ConfigError, OurFault, Problem
 
 

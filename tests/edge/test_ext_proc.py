@@ -47,6 +47,9 @@ class Notes:
     def message_received(self, kind: str) -> None:
         pass
 
+    def settle(self) -> None:
+        self.settled = list(self.told)
+
     def stream_opened(self) -> None:
         self.open += 1
 

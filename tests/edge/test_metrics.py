@@ -59,8 +59,8 @@ def decided(
 
 
 def test_a_decision_is_counted_with_its_changes_and_grant(metrics: Metrics) -> None:
-    metrics.decided(decided((Field.TEMPERATURE, "tier.strict"), (Field.TOP_P, "coupling")))
-    metrics.decided(decided((Field.TEMPERATURE, "tier.strict"), max_tokens=None))
+    metrics.recorded.decided(decided((Field.TEMPERATURE, "tier.strict"), (Field.TOP_P, "coupling")))
+    metrics.recorded.decided(decided((Field.TEMPERATURE, "tier.strict"), max_tokens=None))
     labels = {"dialect": "openai_chat", "tier": "strict", "class": "best-effort"}
     assert value(metrics, "llm_requests_total", **labels) == 2
     assert value(metrics, "llm_changes_total", field="temperature", rule="tier.strict") == 2
@@ -72,21 +72,21 @@ def test_a_decision_is_counted_with_its_changes_and_grant(metrics: Metrics) -> N
 
 
 def test_a_decision_without_a_dialect_has_a_label_of_its_own(metrics: Metrics) -> None:
-    metrics.decided(decided(dialect=None))
+    metrics.recorded.decided(decided(dialect=None))
     assert series(metrics, "llm_requests_total")[0]["dialect"] == "none"
 
 
 def test_passes_and_rejections_by_reason(metrics: Metrics) -> None:
-    metrics.passed(RecordPass("unknown_path"))
-    metrics.rejected(RecordReject("body_too_large", 413))
-    metrics.rejected(RecordReject("body_too_large", 413))
+    metrics.recorded.passed(RecordPass("unknown_path"))
+    metrics.recorded.rejected(RecordReject("body_too_large", 413))
+    metrics.recorded.rejected(RecordReject("body_too_large", 413))
     assert value(metrics, "llm_passed_total", reason="unknown_path") == 1
     assert value(metrics, "llm_rejections_total", reason="body_too_large", status="413") == 2
 
 
 def test_decision_time_has_fine_buckets(metrics: Metrics) -> None:
     for seconds in (0.00004, 0.0003, 0.2):
-        metrics.decision_seconds(seconds)
+        metrics.recorded.decision_seconds(seconds)
     assert value(metrics, "llm_decision_seconds_bucket", le="5e-05") == 1
     assert value(metrics, "llm_decision_seconds_bucket", le="0.0005") == 2
     assert value(metrics, "llm_decision_seconds_bucket", le="0.1") == 2
@@ -95,8 +95,8 @@ def test_decision_time_has_fine_buckets(metrics: Metrics) -> None:
 
 def test_streams(metrics: Metrics) -> None:
     for _ in range(3):
-        metrics.stream_opened()
-    metrics.stream_ended("done")
+        metrics.recorded.stream_opened()
+    metrics.recorded.stream_ended("done")
     assert value(metrics, "llm_streams_open") == 2
     assert value(metrics, "llm_streams_total", outcome="done") == 1
 
@@ -121,7 +121,7 @@ def test_only_the_active_parameter_set_has_a_series(metrics: Metrics) -> None:
 
 
 def test_the_build_and_the_process_are_there_and_no_created_series(metrics: Metrics) -> None:
-    metrics.passed(RecordPass("x"))
+    metrics.recorded.passed(RecordPass("x"))
     assert value(metrics, "llm_build_info", version="1.2.3") == 1
     body, content_type = metrics.exposition()
     assert content_type.startswith("text/plain")
@@ -147,24 +147,26 @@ def test_audit_counts_are_read_at_the_scrape(metrics: Metrics) -> None:
 
 def test_100_000_different_reasons_are_bounded_series(metrics: Metrics) -> None:
     for number in range(100_000):
-        metrics.passed(RecordPass(f"reason-{number}"))
+        metrics.recorded.passed(RecordPass(f"reason-{number}"))
     assert len(series(metrics, "llm_passed_total")) == MAX_VALUES + 1
     assert value(metrics, "llm_passed_total", reason="reason-0") == 1
     assert value(metrics, "llm_passed_total", reason="other") == 100_000 - MAX_VALUES
-    assert len(dict(metrics._passed.items())) == MAX_VALUES + 1  # what is refused is not remembered either
+    assert (
+        len(dict(metrics.recorded.counts["passed"].items())) == MAX_VALUES + 1
+    )  # what is refused is not remembered either
 
 
 def test_a_refused_rule_keeps_its_field(metrics: Metrics) -> None:
     for number in range(MAX_VALUES + 5):
-        metrics.decided(decided((Field.TOP_P, f"rule-{number}")))
-    metrics.decided(decided((Field.TEMPERATURE, "rule-new"), (Field.TEMPERATURE, "rule-0")))
+        metrics.recorded.decided(decided((Field.TOP_P, f"rule-{number}")))
+    metrics.recorded.decided(decided((Field.TEMPERATURE, "rule-new"), (Field.TEMPERATURE, "rule-0")))
     assert value(metrics, "llm_changes_total", field="top_p", rule="other") == 5
     assert value(metrics, "llm_changes_total", field="temperature", rule="other") == 1
     assert value(metrics, "llm_changes_total", field="temperature", rule="rule-0") == 1
 
 
 def test_two_recorders_do_not_share_anything(metrics: Metrics) -> None:
-    metrics.passed(RecordPass("x"))
+    metrics.recorded.passed(RecordPass("x"))
     assert value(Metrics(version="0"), "llm_passed_total", reason="x") is None
 
 
@@ -175,6 +177,6 @@ def test_counting_a_decision_costs_little(metrics: Metrics) -> None:
     for _ in range(20):
         begin = time.perf_counter()
         for _ in range(200):
-            metrics.decided(record)
+            metrics.recorded.decided(record)
         best = min(best, (time.perf_counter() - begin) / 200)
     assert best < 20e-6

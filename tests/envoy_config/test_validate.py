@@ -30,7 +30,7 @@ MANY = replace(
     max_requests=17,
     lb_policy="ROUND_ROBIN",
 )
-PLAN = Plan(engines=(VLLM,), ext_proc=Pipe("/run/extproc/extproc.sock"))
+PLAN = Plan(engines=(VLLM,), ext_proc=(Pipe("/run/extproc/extproc.sock"),))
 
 PLANS = {
     "one engine": PLAN,
@@ -43,7 +43,10 @@ PLANS = {
     ),
     "no endpoints": replace(PLAN, engines=(replace(VLLM, endpoints=()), replace(TRITON_GRPC, endpoints=()))),
     "sidecar and admin elsewhere": replace(
-        PLAN, ext_proc=Tcp("sidecar.internal", 9000), control=Tcp("10.1.1.1", 9001), admin=Pipe("/tmp/admin.sock")
+        PLAN,
+        ext_proc=(Tcp("sidecar.internal", 9000),),
+        control=Tcp("10.1.1.1", 9001),
+        admin=Pipe("/tmp/admin.sock"),
     ),
     "IPv6": replace(PLAN, engines=(replace(VLLM, endpoints=(Served("::1", 8000),)),), listener=Tcp("::", 10000)),
     "TLS": replace(

@@ -231,7 +231,7 @@ class Control:
 def in_a_thread(world: World, heard: Heard, build: Any) -> Reloader:
     source = cast(Any, type("Source", (), {"waiting": (), "settings": Control.settings}))
     control = cast(Any, Control())
-    reloads = _Reloads(cast(Any, heard), world.board, source, control, asyncio.get_running_loop())
+    reloads = _Reloads(cast(Any, heard), world.board, source, control, None, asyncio.get_running_loop())
     return Reloader(read=world.path.read_bytes, build=build, board=reloads, observer=reloads, content=b"a")
 
 

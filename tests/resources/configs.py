@@ -15,7 +15,7 @@ VLLM = EngineCluster("chat", Engine.VLLM, (Served("10.0.0.1", 8000),))
 TRITON = EngineCluster("triton", Engine.TRITON, (Served("10.0.0.2", 8001),))
 TRITON_GRPC = EngineCluster("triton-grpc", Engine.TRITON, (Served("10.0.0.2", 8011),), http2=True)
 LLAMA = EngineCluster("light", Engine.LLAMACPP, (Served("10.0.0.3", 8002),))
-PLAN = Plan(engines=(TRITON, LLAMA, VLLM), ext_proc=Pipe("/run/extproc/extproc.sock"))
+PLAN = Plan(engines=(TRITON, LLAMA, VLLM), ext_proc=(Pipe("/run/extproc/extproc.sock"),))
 
 MANAGER = ("static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
 

@@ -60,7 +60,7 @@ def test_addresses(made: Callable[..., dict[str, Any]]) -> None:
 def test_both_sidecar_clusters_go_to_the_sidecar(
     made: Callable[..., dict[str, Any]], where: Tcp | Pipe, kind: str, key: str, name: str
 ) -> None:
-    found = clusters(made(**{key: where}))
+    found = clusters(made(**{key: (where,) if key == "ext_proc" else where}))
     other = ({"llm_ext_proc", "llm_control"} - {name}).pop()
     assert found[name]["type"] == kind
     assert endpoint(found[name])["address"] == address(where)
@@ -237,5 +237,5 @@ def test_an_overlay_without_a_piece_is_refused(key: str) -> None:
 
 
 def test_a_plan_needs_no_pools_to_follow() -> None:
-    nobody = Plan(engines=(), ext_proc=Pipe("/s"))
+    nobody = Plan(engines=(), ext_proc=(Pipe("/s"),))
     assert clusters(following(load_template(), load_overlay(), nobody))

@@ -17,7 +17,7 @@ def test_the_defaults_of_a_plan_are_the_templates_values() -> None:
             EngineCluster("engine-1", Engine.VLLM, (Served("127.0.0.1", 8000),)),
             EngineCluster("engine-1-grpc", Engine.TRITON, (Served("127.0.0.1", 8001),), http2=True),
         ),
-        ext_proc=Pipe("/run/extproc/extproc.sock"),
+        ext_proc=(Pipe("/run/extproc/extproc.sock"),),
     )
     assert render(load_template(), plan) == load_template()
 

@@ -1,0 +1,153 @@
+"""Processes that are kept alive: forked again when they end, ended with us, in order.
+
+Forked, not started anew: to import the program takes a second, which is long where one process of two is down. So
+nothing here may start a thread or an event loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from extproc.cli.outcome import CANNOT, WRONG, outcome
+from extproc.loops.tasks import monotonic
+
+log = logging.getLogger("extproc.supervise")
+
+AGAIN_S = 0.1
+MOST_S = 5.0
+LONG_ENOUGH_S = 1.0
+"""A process that lived this long is forked again at once; one that did not, after a pause that doubles."""
+
+AT_FIRST_S = 5.0
+"""One that says within this time that it cannot start will not be able to later."""
+
+END_S = 5.0
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+HEARD = (*STOPPING, signal.SIGCHLD)
+
+PR_SET_PDEATHSIG = 1
+
+
+class Kept:
+    """One process by name; `run` is what it does, and returns its exit code."""
+
+    def __init__(self, name: str, run: Callable[[], int]) -> None:
+        self.name = name
+        self.pid = 0
+        self.due_at = 0.0  # when it is to be forked; of interest while there is no pid
+        self._run = run
+        self._begun_at = 0.0
+        self._pause_s = AGAIN_S
+
+    def fork(self, now: float) -> None:
+        parent, sys_streams = os.getpid(), (sys.stdout, sys.stderr)
+        for stream in sys_streams:
+            stream.flush()  # or both would write what waits
+        self._begun_at = now
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(_child(parent, self._run))
+
+    def ended(self, now: float) -> None:
+        """It is due again."""
+        self.pid = 0
+        if now - self._begun_at > LONG_ENOUGH_S:
+            self._pause_s = AGAIN_S
+            self.due_at = now
+        else:
+            self.due_at = now + self._pause_s
+            self._pause_s = min(self._pause_s * 2, MOST_S)
+
+
+def _child(parent: int, run: Callable[[], int]) -> int:
+    """What happens in the child. Its session is its own: Ctrl-C reaches us, and we end it."""
+    try:
+        os.setsid()
+        for number in HEARD:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+        end_with(parent)
+        code = outcome(run)
+    except BaseException:
+        log.exception("a process failed")
+        code = 70
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    return code
+
+
+def end_with(parent: int) -> None:
+    """Be sent SIGTERM when the parent is gone, also where it was killed."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def keep(groups: Sequence[Sequence[Kept]], grace_s: float) -> int:
+    """All of them until SIGTERM or SIGINT, then one group after the other ends. 0, or the code of one that cannot
+    start."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    every, began = [each for group in groups for each in group], monotonic()
+    code: int | None = None
+    while code is None:
+        now = monotonic()
+        for each in every:
+            if not each.pid and each.due_at <= now:
+                each.fork(now)
+        pauses = [each.due_at - now for each in every if not each.pid]
+        if _heard(max(0.0, min(pauses)) if pauses else None) in STOPPING:
+            code = 0
+        for each, status in _reaped(every):
+            now = monotonic()
+            if status in (CANNOT, WRONG) and now - began < AT_FIRST_S:
+                code = status
+            elif code is None:
+                log.error("%s ended with %s and is started again", each.name, _told(status))
+            each.ended(now)
+    for group in groups:
+        _end(group, grace_s + END_S)
+    return code
+
+
+def _heard(timeout_s: float | None) -> int | None:
+    """The next signal; None where none came in time."""
+    if timeout_s is None:
+        return signal.sigwaitinfo(HEARD).si_signo
+    found = signal.sigtimedwait(HEARD, timeout_s)
+    return found.si_signo if found is not None else None
+
+
+def _reaped(every: Sequence[Kept]) -> list[tuple[Kept, int]]:
+    """Who has ended, with its exit code; below 0 = by that signal."""
+    ended = []
+    for each in every:
+        if each.pid:
+            pid, status = os.waitpid(each.pid, os.WNOHANG)
+            if pid:
+                ended.append((each, os.waitstatus_to_exitcode(status)))
+    return ended
+
+
+def _end(group: Sequence[Kept], timeout_s: float) -> None:
+    """Asked, and killed where they take longer."""
+    running = [each for each in group if each.pid]
+    for each in running:
+        os.kill(each.pid, signal.SIGTERM)
+    deadline = monotonic() + timeout_s
+    while running and monotonic() < deadline:
+        _heard(0.05)
+        ended = [each for each, _ in _reaped(running)]
+        running = [each for each in running if each not in ended]
+    for each in running:
+        log.error("%s does not end and is killed", each.name)
+        os.kill(each.pid, signal.SIGKILL)
+        os.waitpid(each.pid, 0)
+
+
+def _told(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"code {code}"

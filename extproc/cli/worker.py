@@ -1,0 +1,44 @@
+"""Data-plane processes: forked by `serve`, or for `up` by `extproc workers`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from extproc.cli.arguments import add_state_dir
+from extproc.cli.signals import stop_on_signals
+from extproc.cli.supervise import Kept, end_with, keep
+from extproc.worker import Worker
+
+
+def add_to(commands: argparse._SubParsersAction[Any]) -> None:
+    parser = commands.add_parser("workers")  # without help: nobody starts it by hand
+    add_state_dir(parser)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--grace", type=float, required=True, metavar="S")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    end_with(os.getppid())
+    return keep([kept(arguments.count, arguments.state_dir.resolve())], arguments.grace)
+
+
+def kept(count: int, state_dir: Path) -> list[Kept]:
+    return [Kept(f"worker {number}", partial(_work, number, state_dir)) for number in range(1, count + 1)]
+
+
+def _work(number: int, state_dir: Path) -> int:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(Worker(number, state_dir)))
+    return 0
+
+
+async def _run(worker: Worker) -> None:
+    await worker.run(stop_on_signals())

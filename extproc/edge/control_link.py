@@ -1,0 +1,231 @@
+"""A worker's connection to the control process: snapshots come, what was recorded goes.
+
+What was recorded leaves before its answer does: a worker that is killed loses nothing but its requests in flight.
+A batch is kept until it is taken. While the control process is away, counts stay here, and audit records go to a
+file of the worker's own, which the control process adds to its own when it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections import deque
+from pathlib import Path
+from typing import cast
+
+from extproc.codec.grpc_messages import GrpcFault, Messages
+from extproc.codec.workers import (
+    MAX_MESSAGE_BYTES,
+    Applied,
+    Batch,
+    Hello,
+    SnapshotTold,
+    Taken,
+    read_told,
+    said,
+    size,
+)
+from extproc.model.commands import RecordDecision
+from extproc.recorded import Recorded
+
+log = logging.getLogger("extproc.worker")
+
+RETRY_S = 0.1
+MAX_KEPT_BYTES = 8 << 20
+"""Audit records sent and not taken yet; beyond it, further ones go to the file."""
+
+TAKEN_S = 2.0
+"""How long a worker that ends waits for its last batches to be taken."""
+
+
+class Spill:
+    """Where audit records go meanwhile: opened when there are some, closed to be taken over."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self.dropped = 0
+
+    def append(self, lines: tuple[bytes, ...]) -> None:
+        try:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            os.write(self._fd, b"".join(lines))
+        except OSError as error:
+            self.dropped += len(lines)
+            log.error("%d audit records dropped, %d since the start: %s", len(lines), self.dropped, error)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class ControlLink:
+    """Also the recorder of this worker's streams."""
+
+    def __init__(self, path: Path, worker: int) -> None:
+        self._path = path
+        self._worker = worker
+        self._spill: Spill | None = None
+        self._generation = 0
+        self._told: SnapshotTold | None = None
+        self._news = asyncio.Event()
+        self._recorded = Recorded()
+        self._audit: list[bytes] = []
+        self._kept: deque[Batch] = deque()
+        self._kept_bytes = 0
+        self._all_taken = asyncio.Event()
+        self._all_taken.set()
+        self._number = 0
+        self._due = False
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self.passed = self._recorded.passed
+        self.rejected = self._recorded.rejected
+        self.decision_seconds = self._recorded.decision_seconds
+        self.stream_opened = self._recorded.stream_opened
+
+    def spill_to(self, path: Path) -> None:
+        """Where records go while the control process is away; to be said before the first."""
+        self._spill = Spill(path)
+
+    def decided(self, record: RecordDecision) -> None:
+        self._recorded.decided(record)
+        self._audit += record.audit_lines
+        self._due = True
+
+    def settle(self) -> None:
+        if self._due:
+            self._flush()
+
+    def stream_ended(self, outcome: str) -> None:
+        self._recorded.stream_ended(outcome)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self.settle)
+
+    async def run(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        while True:
+            gone = self._loop.create_future()
+            try:
+                await self._loop.create_unix_connection(lambda gone=gone: _Peer(self, gone), str(self._path))  # type: ignore[misc]
+                await gone
+            except OSError:
+                pass
+            await asyncio.sleep(RETRY_S)
+
+    async def snapshot(self) -> SnapshotTold:
+        """The latest one that nobody has asked for yet."""
+        await self._news.wait()
+        self._news.clear()
+        assert self._told is not None
+        return self._told
+
+    def applied(self, generation: int, error: str = "") -> None:
+        """A snapshot is in force, or why it is not."""
+        if not error:
+            self._generation = generation
+        if self._transport is not None:
+            self._transport.write(said(Applied(generation, error)))
+
+    async def close(self) -> None:
+        """Wait for what was sent to be taken; what is not then goes to the file."""
+        self._flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TAKEN_S):
+                await self._all_taken.wait()
+        self.lost()
+        self._close_spill()
+
+    def _close_spill(self) -> None:
+        if self._spill is not None:
+            self._spill.close()
+
+    def made(self, transport: asyncio.Transport) -> None:
+        self._close_spill()
+        self._transport = transport
+        transport.write(said(Hello(self._worker, os.getpid(), self._generation)))
+        self._flush()
+
+    def lost(self) -> None:
+        """What was not taken is ours again."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        for batch in self._kept:
+            self._recorded.merge(batch.delta)
+            self._put_aside(batch.audit)
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._all_taken.set()
+
+    def heard(self, message: SnapshotTold | Taken) -> None:
+        if isinstance(message, Taken):
+            while self._kept and self._kept[0].number <= message.batch:
+                self._kept_bytes -= size(self._kept.popleft().audit)
+            if not self._kept:
+                self._all_taken.set()
+            return
+        self._told = message
+        self._news.set()
+
+    def _send(self, transport: asyncio.Transport, data: bytes) -> None:
+        """At once, where the event loop would wait for the end of its turn."""
+        sent = 0
+        if not transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):
+                sent = os.write(transport.get_extra_info("socket").fileno(), data)
+        if sent < len(data):
+            transport.write(data[sent:])
+
+    def _put_aside(self, audit: tuple[bytes, ...]) -> None:
+        if audit:
+            assert self._spill is not None, "records come after the first snapshot"
+            self._spill.append(audit)
+
+    def _flush(self) -> None:
+        self._due = False
+        audit, self._audit = tuple(self._audit), []
+        if self._transport is None or self._kept_bytes > MAX_KEPT_BYTES:
+            self._put_aside(audit)
+            audit = ()
+        if self._transport is None:
+            return
+        self._number += 1
+        batch = Batch(self._number, self._recorded.take(), audit)
+        self._kept.append(batch)
+        self._all_taken.clear()
+        self._kept_bytes += size(audit)
+        self._send(self._transport, said(batch))
+
+
+class _Peer(asyncio.Protocol):
+    """One connection to the control process."""
+
+    def __init__(self, link: ControlLink, gone: asyncio.Future[None]) -> None:
+        self._link = link
+        self._gone = gone
+        self._messages = Messages(MAX_MESSAGE_BYTES)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._link.made(self._transport)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._link.lost()
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._messages.feed(data):
+                self._link.heard(read_told(message))
+        except (GrpcFault, ValueError) as error:
+            log.error("the control process says what cannot be read: %s", error)
+            if self._transport is not None:
+                self._transport.abort()

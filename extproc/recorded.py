@@ -1,0 +1,112 @@
+"""What became of requests, counted: the same shape in a process, between processes and for Prometheus.
+
+Called on the decision path, so it only adds to tallies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from extproc.model.commands import RecordDecision, RecordPass, RecordReject
+from extproc.tally import BucketsBy, Counts, Labels
+
+MAX_UNSPREAD = 4096
+"""Different decisions counted before they are added to the series."""
+
+DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
+
+TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+class Counted(Struct, frozen=True):
+    """More of one counter. `family` is the tally's name."""
+
+    family: str
+    labels: Labels
+    count: int
+
+
+class Observed(Struct, frozen=True):
+    """More of one histogram: by bucket, the last one above all bounds, and the sum of what was observed."""
+
+    family: str
+    labels: Labels
+    counts: tuple[int, ...]
+    total: float
+
+
+class Delta(Struct, frozen=True):
+    """What was recorded since the last one; `open` is how many streams are open now."""
+
+    counted: tuple[Counted, ...]
+    observed: tuple[Observed, ...]
+    open: int
+
+
+class Recorded:
+    """Used from one thread."""
+
+    def __init__(self) -> None:
+        self.counts = {name: Counts() for name in ("requests", "changes", "passed", "rejections", "streams")}
+        self.buckets = {"granted": BucketsBy(TOKEN_BUCKETS), "decision": BucketsBy(DECISION_BUCKETS_S)}
+        self.buckets["decision"].at(())  # shown from the start
+        self.open = 0
+        self._decided: dict[int, list[Any]] = {}
+
+    def decided(self, record: RecordDecision) -> None:
+        """Equal requests share one decision, so it is the decision that is counted until somebody asks."""
+        known = self._decided.get(id(record.decision))
+        if known is not None:
+            known[1] += 1
+            return
+        if len(self._decided) >= MAX_UNSPREAD:
+            self.spread()
+        self._decided[id(record.decision)] = [record, 1]
+
+    def spread(self) -> None:
+        """Add what was decided to the series: before they are read."""
+        requests, changes, granted = self.counts["requests"], self.counts["changes"], self.buckets["granted"]
+        for record, count in self._decided.values():
+            decision = record.decision
+            requests.add((record.target.dialect or "none", decision.tier, decision.request_class), count)
+            for change in decision.changes:
+                changes.add((change.field, change.rule), count)
+            if decision.max_tokens is not None:
+                granted.at((decision.tier,)).observe(decision.max_tokens, count)
+        self._decided.clear()
+
+    def passed(self, record: RecordPass) -> None:
+        self.counts["passed"].add((record.reason,))
+
+    def rejected(self, record: RecordReject) -> None:
+        self.counts["rejections"].add((record.reason, str(record.status)))
+
+    def decision_seconds(self, seconds: float) -> None:
+        self.buckets["decision"].at(()).observe(seconds)
+
+    def stream_opened(self) -> None:
+        self.open += 1
+
+    def stream_ended(self, outcome: str) -> None:
+        self.open -= 1
+        self.counts["streams"].add((outcome,))
+
+    def take(self) -> Delta:
+        """What was recorded since the last time; it is then recorded no more here."""
+        self.spread()
+        counted = [Counted(name, *each) for name, tally in self.counts.items() for each in tally.take().items()]
+        observed = [
+            Observed(name, labels, tuple(seen.counts), seen.total)
+            for name, tally in self.buckets.items()
+            for labels, seen in tally.take().items()
+        ]
+        return Delta(tuple(counted), tuple(observed), self.open)
+
+    def merge(self, delta: Delta) -> None:
+        """Add what another one recorded; its open streams are not ours."""
+        for more in delta.counted:
+            self.counts[more.family].add(more.labels, more.count)
+        for seen in delta.observed:
+            self.buckets[seen.family].at(seen.labels).add(seen.counts, seen.total)

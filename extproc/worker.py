@@ -1,0 +1,75 @@
+"""A data-plane process: judges requests by the snapshots it is told, and says what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from extproc.codec.workers import SOCKET, SnapshotTold, snapshot_of
+from extproc.deployment import absolute, ext_proc_listeners
+from extproc.edge.audit_merge import spill_path
+from extproc.edge.control_link import ControlLink
+from extproc.edge.ext_proc import ExtProcServicer
+from extproc.errors import ExtprocError
+from extproc.loops.tasks import spawn
+from extproc.serving import Stop, serve
+from extproc.settings import Settings, snapshot
+from extproc.snapshot import Snapshot
+
+log = logging.getLogger("extproc.worker")
+
+
+class Worker:
+    """`number` from 1 on. `run` goes on until `stop` is set."""
+
+    def __init__(self, number: int, state_dir: Path) -> None:
+        self._number = number
+        self._state_dir = state_dir
+        self._current: Snapshot | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        link = ControlLink(self._state_dir / SOCKET, self._number)
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            linking = spawn(group, link.run(), name="control link")
+            following = spawn(group, self._follow(link, stack), name="follow snapshots")
+            await stop.wait()
+            following.cancel()
+            await stack.aclose()
+            await link.close()
+            linking.cancel()
+
+    async def _follow(self, link: ControlLink, stack: AsyncExitStack) -> None:
+        serving = False
+        while True:
+            told = await link.snapshot()
+            try:
+                settings, built = await asyncio.to_thread(_built, told)
+            except (ExtprocError, ValueError) as error:
+                link.applied(told.generation, f"{type(error).__name__}: {error}")
+                continue
+            self._current = built
+            if not serving:
+                link.spill_to(spill_path(self._state_dir / settings.audit.path, self._number))
+                grace_s, stop = settings.shutdown_grace_s, await self._serve(settings, link)
+                stack.push_async_callback(stop, grace_s)
+                serving = True
+            link.applied(told.generation)
+
+    async def _serve(self, settings: Settings, link: ControlLink) -> Stop:
+        servicer = ExtProcServicer(current=self._now, recorder=link, wall=time.time, timer=time.perf_counter)
+        address = absolute(ext_proc_listeners(settings)[self._number - 1], self._state_dir)
+        bound, stop = await serve(settings, servicer, address)
+        log.info("worker %d listens on %s", self._number, bound)
+        return stop
+
+    def _now(self) -> Snapshot:
+        assert self._current is not None, "nobody listens before the first snapshot"
+        return self._current
+
+
+def _built(told: SnapshotTold) -> tuple[Settings, Snapshot]:
+    settings, secrets = snapshot_of(told)
+    return settings, snapshot(settings, secrets, generation=told.generation)
