@@ -25,9 +25,15 @@ def open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+@pytest.fixture(scope="session", params=["fast", "grpc"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """Whatever uses the running system, or its engine, is tested over both."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="session")
-def stack(open_files: None) -> Iterator[Stack]:
-    with Stack() as running:
+def stack(open_files: None, transport: str) -> Iterator[Stack]:
+    with Stack(changes={"transport": transport}) as running:
         yield running
 
 

@@ -21,14 +21,14 @@ BODY = json.dumps(chat(STRICT, temperature=1)).encode()
 
 
 @pytest.fixture(scope="module")
-def open_stack(engine: Engine) -> Iterator[Stack]:
-    with Stack(engine=engine, changes={"failure_mode": "open"}) as running:
+def open_stack(engine: Engine, transport: str) -> Iterator[Stack]:
+    with Stack(engine=engine, changes={"failure_mode": "open", "transport": transport}) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def closed_stack(engine: Engine) -> Iterator[Stack]:
-    with Stack(engine=engine, changes={"failure_mode": "closed"}) as running:
+def closed_stack(engine: Engine, transport: str) -> Iterator[Stack]:
+    with Stack(engine=engine, changes={"failure_mode": "closed", "transport": transport}) as running:
         yield running
 
 
@@ -166,14 +166,15 @@ def held_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def held_open(held_port: int) -> Iterator[Stack]:
-    with Stack(engine_url=f"http://127.0.0.1:{held_port}", changes={"shutdown_grace_s": 1}) as running:
+def held_open(held_port: int, transport: str) -> Iterator[Stack]:
+    changes = {"shutdown_grace_s": 1, "transport": transport}
+    with Stack(engine_url=f"http://127.0.0.1:{held_port}", changes=changes) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def held_closed(held_port: int) -> Iterator[Stack]:
-    changes = {"failure_mode": "closed", "shutdown_grace_s": 1}
+def held_closed(held_port: int, transport: str) -> Iterator[Stack]:
+    changes = {"failure_mode": "closed", "shutdown_grace_s": 1, "transport": transport}
     with Stack(engine_url=f"http://127.0.0.1:{held_port}", changes=changes) as running:
         yield running
 
@@ -181,7 +182,7 @@ def held_closed(held_port: int) -> Iterator[Stack]:
 @pytest.mark.parametrize("name", ["held_open", "held_closed"])
 @pytest.mark.parametrize("end", ["kill", "stop"])
 async def test_a_stream_goes_on_to_its_end_without_the_sidecar(
-    request: pytest.FixtureRequest, held_port: int, name: str, end: str
+    request: pytest.FixtureRequest, transport: str, held_port: int, name: str, end: str
 ) -> None:
     stack: Stack = request.getfixturevalue(name)
     async with HoldingEngine(held_port) as engine:

@@ -38,9 +38,9 @@ def upstream() -> Iterator[RecordingUpstream]:
 
 
 @pytest.fixture(scope="module")
-def raw(upstream: RecordingUpstream) -> Iterator[Stack]:
+def raw(upstream: RecordingUpstream, transport: str) -> Iterator[Stack]:
     """The system in front of it; encoded bodies pass here."""
-    changes = {"encoded_bodies": "pass"}
+    changes = {"encoded_bodies": "pass", "transport": transport}
     with Stack(engine_url=f"http://127.0.0.1:{upstream.port}", changes=changes) as running:
         yield running
 

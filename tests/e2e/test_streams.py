@@ -25,8 +25,8 @@ def port() -> int:
 
 
 @pytest.fixture(scope="module")
-def held(port: int) -> Iterator[Stack]:
-    with Stack(engine_url=f"http://127.0.0.1:{port}") as running:
+def held(port: int, transport: str) -> Iterator[Stack]:
+    with Stack(engine_url=f"http://127.0.0.1:{port}", changes={"transport": transport}) as running:
         yield running
 
 

@@ -22,9 +22,9 @@ SECONDS = float(os.environ.get("WORKERS_SECONDS", "12"))
 """How long they are killed; a minute and more by hand."""
 
 
-@pytest.fixture(params=["fast", "grpc"])
-def many(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Stack]:
-    with Stack(engine=engine, changes={"workers": WORKERS, "transport": request.param}) as running:
+@pytest.fixture
+def many(engine: Engine, transport: str) -> Iterator[Stack]:
+    with Stack(engine=engine, changes={"workers": WORKERS, "transport": transport}) as running:
         until(lambda: len(workers(running)) == WORKERS, what="workers")
         yield running
 
