@@ -89,7 +89,7 @@ class ControlPlane:
         self._latency = Latency(window_s=settings.weights.window_s)
         self._traffic = traffic(self._pool_of)
         self.board: Board[Views] = Board(Views(0))
-        self._files = XdsFiles(state_dir / FOLDER)
+        self._files = XdsFiles(state_dir / FOLDER, on_failure=metrics.file_failed)
         self._early = asyncio.Event()
         self._left = False
         self._stack = contextlib.AsyncExitStack()

@@ -88,6 +88,9 @@ class ControlMetrics:
             buckets=SECONDS,
         )
         self._streams = Gauge("llm_xds_streams_open", "Envoys that follow.", registry=registry)
+        self._file_failures = Counter(
+            "llm_xds_file_failures", "Last-good files for Envoy that were not written.", registry=registry
+        )
 
     # ── what the loops tell ──────────────────────────────────────────────────────────────────────
 
@@ -120,6 +123,10 @@ class ControlMetrics:
 
     def tick_failed(self) -> None:
         self._failed_ticks.inc()
+
+    def file_failed(self) -> None:
+        """A last-good file for Envoy was not written."""
+        self._file_failures.inc()
 
     # ── what the ADS edge tells ──────────────────────────────────────────────────────────────────
 

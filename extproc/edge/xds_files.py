@@ -7,7 +7,7 @@ a file lost with the power is written again by the next start, and until then an
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,11 @@ class XdsFiles:
     Envoy reads exactly one resource from each but `cds.json`: one route configuration, one runtime layer.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, on_failure: Callable[[], None] = lambda: None) -> None:
         self._folder = folder.absolute()
+        self._on_failure = on_failure
         self._written: dict[Path, bytes] = {}
         self._complaint: str | None = None
-        self.failures = 0
 
     def write(self, resources: Resources) -> None:
         """Write what changed, in an order in which every file that is named is there. Never raises OSError.
@@ -93,7 +93,7 @@ class XdsFiles:
 
     def _failed(self, error: OSError) -> None:
         """One continuous failure is one line."""
-        self.failures += 1
+        self._on_failure()
         complaint = f"{error.filename or self._folder}: {error.strerror or error}"
         if complaint != self._complaint:
             self._complaint = complaint

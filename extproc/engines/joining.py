@@ -40,12 +40,6 @@ class Join(StrEnum):
     """The address or its name; a port in the label does not count."""
 
 
-def find(samples: Mapping[str, EngineSample], endpoint: Endpoint, join: Join) -> EngineSample | None:
-    """What a source knows of an endpoint, the worst of each term where several labels fit; None = nothing."""
-    known = keyed(samples, join)
-    return next((known[name] for name in names(endpoint, join) if name in known), None)
-
-
 def keyed(samples: Mapping[str, EngineSample], join: Join) -> Mapping[str, EngineSample]:
     """Samples by what `names` says of an endpoint, so that a thousand endpoints are not compared with as many
     labels each."""
@@ -71,15 +65,6 @@ def worst(samples: Iterable[EngineSample]) -> EngineSample | None:
     hits = [sample.prefix_hit_rate for sample in known if sample.prefix_hit_rate is not None]
     terms = {term: _highest(known, term) for term in WORST_IS_HIGH}
     return of_terms({**terms, "prefix_hit_rate": min(hits, default=None)}, at=min(sample.at for sample in known))
-
-
-def filled(own: EngineSample, other: EngineSample) -> EngineSample:
-    """An engine's own sample, with what it does not tell taken from another source. `at` and rates stay its own.
-
-    The caller leaves out a source that is too old: a sample has one age.
-    """
-    missing = {term: getattr(other, term) for term in TERMS if getattr(own, term) is None}
-    return replace(own, **missing)
 
 
 def of_terms(terms: Mapping[str, float | None], *, at: float) -> EngineSample:

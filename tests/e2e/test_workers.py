@@ -136,6 +136,9 @@ async def test_without_the_control_process_workers_go_on(many: Stack) -> None:
     all_audited(many, request_ids(judged(load)))
     assert list(many.sidecar.state_dir.glob("audit.*.jsonl*")) == []
     until(lambda: many.sidecar.count("llm_requests_total") >= 100, what="counted again")
+    # Envoy follows again, and the endpoints are weighed.
+    until(lambda: many.sidecar.count("llm_xds_streams_open") == 1, what="Envoy follows")
+    until(lambda: many.sidecar.count("llm_endpoint_weight") > 0, what="weights")
 
 
 async def test_a_snapshot_reaches_all_and_each_request_sees_one(many: Stack) -> None:

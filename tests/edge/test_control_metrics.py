@@ -142,6 +142,11 @@ def test_sources_of_endpoints_that_fail(world: World) -> None:
     assert world.value("llm_endpoint_source_failures_total") == 1
 
 
+def test_files_for_envoy_that_were_not_written(world: World) -> None:
+    world.metrics.file_failed()
+    assert world.value("llm_xds_file_failures_total") == 1
+
+
 def test_what_envoys_were_sent_and_said(world: World) -> None:
     metrics = world.metrics
     metrics.stream_opened()
