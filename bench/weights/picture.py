@@ -118,7 +118,11 @@ def _axes(top: float, most: float, end_s: float) -> str:
     marks = [f'<path d="M{LEFT},{top} V{bottom} H{right}" fill="none" stroke="#444"/>']
     for part in (0, 0.5, 1):
         y = bottom - HEIGHT * part
-        marks.append(f'<text x="{LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{most * part:.3g}</text>')
+        marks.append(f'<text x="{LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{_label(most * part)}</text>')
         x = LEFT + (right - LEFT) * part
         marks.append(f'<text x="{x:.0f}" y="{bottom + 16}" text-anchor="middle">{end_s * part:.0f} s</text>')
     return "".join(marks)
+
+
+def _label(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
