@@ -326,9 +326,7 @@ def mounted(engine: Engine) -> Iterator[Stack]:
 
 
 @pytest.mark.parametrize("name", ["reloading", "mounted"])
-def test_a_saved_config_changes_the_next_request(
-    request: pytest.FixtureRequest, engine: Engine, name: str
-) -> None:
+def test_a_saved_config_changes_the_next_request(request: pytest.FixtureRequest, engine: Engine, name: str) -> None:
     stack: Stack = request.getfixturevalue(name)
     for temperature in (0.21, 0.22):
         before = stack.sidecar.count("llm_config_generation")
