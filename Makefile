@@ -1,17 +1,17 @@
 # make up     clone to a running stack: venv, package, real Envoy, stand-in engine
 # make test   everything, the real-Envoy tests included
 # make unit   the quick part: linters, types, and tests that start neither Envoy nor a real engine
-# make bench  one table: no ext_proc, a no-op one, ours
+# make bench  one table: no ext_proc, no-op ones (native and in Python), ours over both transports
 # make engines    real Triton and llama.cpp servers for the tests, each in a venv of its own under .engines
 # make test-vllm  the tests that need a real vLLM (2.5 GB), where one can be installed
 VENV ?= .venv
 BIN := $(VENV)/bin
-DEBIAN_PACKAGES := nghttp2-client prometheus
+DEBIAN_PACKAGES := nghttp2-client prometheus g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
 REAL := tests/engines_real
 ARGS ?=
 PARALLEL ?= --numprocesses auto --maxprocesses 4
 
-.PHONY: up test test-vllm unit lint bench bench-weights deps dev engines proto clean
+.PHONY: up test test-vllm unit lint bench bench-weights bench-streams deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
@@ -36,6 +36,10 @@ lint: dev
 bench: deps
 	$(BIN)/python -m bench $(ARGS)
 
+# A thousand answers streaming at once, with ext_proc and without.
+bench-streams: deps
+	$(BIN)/python -m bench.streams $(ARGS)
+
 # About an hour: every variant at the same time, five runs of each case.
 bench-weights: dev
 	$(BIN)/python -m bench.weights $(ARGS)
@@ -46,6 +50,7 @@ deps: dev engines
 	if [ -n "$$missing" ] && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	elif [ -n "$$missing" ]; then echo "not installed (needs root): $$missing" >&2; fi
+	@[ ! -d bench ] || $(BIN)/python -m bench.native_server
 
 # Without one of them its tests are skipped, except in CI, where that is an error (vLLM apart).
 engines: $(patsubst $(REAL)/requirements-%.txt,.engines/%/.installed,$(wildcard $(REAL)/requirements-triton.txt $(REAL)/requirements-llamacpp.txt))
@@ -73,4 +78,4 @@ proto: dev
 	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=extproc/codec/wire --pyi_out=extproc/codec/wire $(sort $(wildcard proto/*.proto))
 
 clean:
-	rm -rf $(VENV) .engines .extproc .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .engines .bench .extproc .mypy_cache .ruff_cache .hypothesis

@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 from bench import load
 from bench.bodies import Body, body
-from bench.processes import cpu_s, rss_mb
-from bench.variants import NAMES, NOOP, OURS, Variant, check, engine, variant
+from bench.envoys import engine
+from bench.errors import CannotMeasure
+from bench.processes import cpu_s
+from bench.tree import all_cpu_s, all_rss_mb, pids
+from bench.variants import NAMES, Variant, check, variant
 
 MIN_REQUESTS = 24
 WARM_UP_REQUESTS = {"2 KB": 400, "100 KB": 120, "1 MB": 32}
@@ -27,6 +29,7 @@ class Plan:
     seconds: float
     bodies: tuple[str, ...] = ("2 KB", "100 KB", "1 MB")
     connections: tuple[int, ...] = (1, 16)
+    variants: tuple[str, ...] = NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one case did in one round. `sidecar_us` and `envoy_us` are CPU per request."""
+    """What one case did in one round. `sidecar_us` and `envoy_us` are CPU per request; CPU and RSS of the sidecar
+    are those of all its processes."""
 
     load: load.Load
     errors: int
@@ -58,35 +62,27 @@ class Measured:
         return sum(each.errors for rounds in self.rounds.values() for each in rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Sidecar CPU of ours over the no-op's: the median of the rounds, and its spread."""
-
-    body: str
-    connections: int
-    median: float
-    least: float
-    most: float
-
-
 def compare(plan: Plan, folder: Path, config: Path | None, say: Say) -> Measured:
     """All rounds of all cases. `folder` must exist and be short enough for socket paths."""
     bodies = [body(label) for label in plan.bodies]
     files = _written(bodies, folder)
     with contextlib.ExitStack() as stack:
         port = stack.enter_context(engine(folder / "engine"))
-        variants = [stack.enter_context(variant(n, folder / f"v{i}", port, config)) for i, n in enumerate(NAMES)]
+        started = [
+            stack.enter_context(variant(name, folder / f"v{at}", port, config))
+            for at, name in enumerate(plan.variants)
+        ]
         for each in bodies:
-            for one in variants:
+            for one in started:
                 check(one, each)
         say("warming up")
-        counts = _counts(plan, variants, files, folder)
+        counts = _counts(plan, started, files, folder)
         measured = Measured({case: [] for case in counts})
         for number in range(1, plan.rounds + 1):
             say(f"round {number} of {plan.rounds}")
             # Turn by turn within a size, so that what is compared is measured within seconds.
             for case, requests in counts.items():
-                one = next(each for each in variants if each.name == case.variant)
+                one = next(each for each in started if each.name == case.variant)
                 measured.rounds[case].append(_round(one, case, requests, files[case.body], folder))
     return measured
 
@@ -119,26 +115,11 @@ def _round(one: Variant, case: Case, requests: int, file: Path, folder: Path) ->
         errors=seen.errors + int(failed_open),
         sidecar_us=sidecar / seen.requests * 1e6 if one.sidecar else None,
         envoy_us=envoy / seen.requests * 1e6,
-        rss_mb=rss_mb(one.sidecar.pid) if one.sidecar else None,
+        rss_mb=all_rss_mb(one.sidecar.pid) if one.sidecar else None,
     )
 
 
 def _counters(one: Variant) -> tuple[float, float, float]:
-    sidecar = cpu_s(one.sidecar.pid) if one.sidecar else 0.0
-    return sidecar, cpu_s(one.envoy.pid), one.failed_open()
-
-
-def ratios(measured: Measured) -> list[Ratio]:
-    """Ours over the no-op, round by round."""
-    found = []
-    for case, rounds in measured.rounds.items():
-        if case.variant != OURS:
-            continue
-        yardstick = measured.rounds[Case(NOOP, case.body, case.connections)]
-        each = [
-            a.sidecar_us / b.sidecar_us
-            for a, b in zip(rounds, yardstick, strict=True)
-            if a.sidecar_us is not None and b.sidecar_us
-        ]
-        found.append(Ratio(case.body, case.connections, median(each), min(each), max(each)))
-    return found
+    if one.sidecar is not None and pids(one.sidecar.pid) != one.sidecar_pids:
+        raise CannotMeasure(f"{one.name}: a process of the sidecar ended and was started again")
+    return all_cpu_s(one.sidecar_pids), cpu_s(one.envoy.pid), one.failed_open()

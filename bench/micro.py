@@ -1,4 +1,4 @@
-"""What each step of one request costs in this process, without Envoy and without gRPC.
+"""What each step of one request costs in this process, without Envoy and without sockets.
 
 Each step gets the arguments it has in a real request: one run through the servicer is recorded, and every step
 is then repeated by itself. CPU time of the thread, the median of many batches.
@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 from bench.bodies import PATH, Body, body
+from bench.canned import CannedStream
 from bench.variants import config_text
 from extproc import judge
 from extproc.app import Recorder
@@ -30,9 +31,19 @@ from extproc.recorded import Recorded
 from extproc.request.classify.pick import classify
 from extproc.request.document import Writing
 from extproc.request.formats import READERS
-from extproc.settings import Secrets, load, snapshot
+from extproc.settings import Secrets, Settings, load, snapshot
 
-STEPS = ("codec in", "parse", "classify", "decide", "mutate", "codec out", "metrics, audit", "whole request")
+STEPS = (
+    "codec in",
+    "parse",
+    "classify",
+    "decide",
+    "mutate",
+    "codec out",
+    "metrics, audit",
+    "whole request",
+    "transport fast",
+)
 BATCHES = 25
 BATCH_S = 0.004
 
@@ -41,31 +52,36 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """µs per step for one body. `whole request` is all of the servicer, both phases, less gRPC."""
+    """µs per step for one body. `whole request` is all of the servicer, both phases, less gRPC; `transport fast` is
+    that again with the HTTP/2 and gRPC around it."""
 
     body: str
     us: dict[str, float]
 
 
 def micro(labels: tuple[str, ...], folder: Path, config: Path | None, say: Callable[[str], None]) -> list[Steps]:
+    results = []
+    with recording(folder, config) as (recorder, file, settings):
+        for label in labels:
+            say(f"steps of a {label} request")
+            results.append(_steps(body(label), servicer(settings, recorder), recorder, file))
+    return results
+
+
+@contextlib.contextmanager
+def recording(folder: Path, config: Path | None) -> Iterator[tuple[Recorder, AuditFile, Settings]]:
+    """What records as the program does, into `folder`."""
     settings = load(config_text(8000, config).encode())
     audit = settings.audit
     file = AuditFile(folder / "audit.jsonl", max_bytes=audit.max_bytes, keep=2, max_pending=audit.max_pending)
     with contextlib.closing(file):
-        recorder = Recorder(Recorded(), file)
-        results = []
-        for label in labels:
-            say(f"steps of a {label} request")
-            # Of its own, so that the first request of each is decided and not remembered.
-            world = snapshot(settings, Secrets(tokens=[], tenant_keys=[]), generation=1)
-            servicer = ExtProcServicer(
-                current=lambda world=world: world,  # type: ignore[misc]
-                recorder=recorder,
-                wall=time.time,
-                timer=time.perf_counter,
-            )
-            results.append(_steps(body(label), servicer, recorder, file))
-        return results
+        yield Recorder(Recorded(), file), file, settings
+
+
+def servicer(settings: Settings, recorder: Recorder) -> ExtProcServicer:
+    """With a world of its own, so that the first request of each is decided and not remembered."""
+    world = snapshot(settings, Secrets(tokens=[], tenant_keys=[]), generation=1)
+    return ExtProcServicer(current=lambda: world, recorder=recorder, wall=time.time, timer=time.perf_counter)
 
 
 def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: AuditFile) -> Steps:
@@ -86,6 +102,7 @@ def _steps(chat: Body, servicer: ExtProcServicer, recorder: Recorder, file: Audi
         "codec out": cpu_us(lambda: [codec.continued(answer) for answer in answers]),
         "metrics, audit": recording_us(lambda: _recorded(recorder, calls["record"].args[0]), file),
         "whole request": cpu_us(lambda: _answered(servicer, messages)),
+        "transport fast": cpu_us(CannedStream(servicer, messages)),
     }
     assert tuple(us) == STEPS
     return Steps(chat.label, us)

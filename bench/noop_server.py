@@ -1,7 +1,7 @@
-"""The yardstick: the cheapest ext_proc server one would write in Python with the same transport.
+"""The yardsticks in Python: the cheapest ext_proc server one would write over each transport of the sidecar.
 
-The same grpc.aio server, socket, event loop and messages as the sidecar's. It reads no JSON, decides nothing
-and records nothing: headers go on, a body gets one key in front and its content-length.
+The same server, socket, event loop and messages as the sidecar's. It reads no JSON, decides nothing and records
+nothing: headers go on, a body gets one key in front and its content-length.
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+import uvloop
 
 from extproc.codec.ext_proc import METHOD_NAME, METHOD_SERVICE
 from extproc.codec.wire import ext_proc_pb2 as pb
-from extproc.edge import grpc_server
+from extproc.edge import ext_proc, grpc_server
+from extproc.edge.http2_server import Http2Server
 
 INSERTED = b'{"x":1,'
 
 _GO_ON = pb.ProcessingResponse(request_headers=pb.HeadersResponse(response=pb.CommonResponse()))
 _HEADERS_ANSWER = _GO_ON.SerializeToString()
+
+Stop = Callable[[], Awaitable[None]]
 
 
 def answer(message: bytes) -> tuple[bytes, bool]:
@@ -50,26 +55,67 @@ async def process(_: object, context: grpc.aio.ServicerContext[Any, Any]) -> Non
         await context.write(said)
 
 
-async def serve(address: str, max_body_bytes: int) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+class Call:
+    """One stream over the fast transport."""
+
+    __slots__ = ("over",)
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def answer(self, message: bytes) -> bytes:
+        said, self.over = answer(message)
+        return said
+
+    def ended(self, outcome: str) -> None: ...
+
+
+class Method:
+    def open(self) -> Call:
+        return Call()
+
+    def failed(self, error: Exception) -> ext_proc.Failure:
+        return ext_proc.failed(error)
+
+
+async def _fast(address: str, max_body_bytes: int) -> Stop:
+    most = max_body_bytes + grpc_server.MESSAGE_MARGIN_BYTES
+    server = Http2Server({ext_proc.PATH: Method()}, max_message_bytes=most)
+    listening, _ = grpc_server.listening(address)
+    await server.start(listening)
+    return lambda: server.stop(0)
+
+
+async def _grpc(address: str, max_body_bytes: int) -> Stop:
     server = grpc_server.server(max_body_bytes)
     method = grpc.stream_stream_rpc_method_handler(process)
     handler = grpc.method_handlers_generic_handler(METHOD_SERVICE, {METHOD_NAME: method})
     server.add_generic_rpc_handlers((handler,))
     grpc_server.bind(server, address)
     await server.start()
+    return lambda: server.stop(0)
+
+
+TRANSPORTS = {"fast": _fast, "grpc": _grpc}
+
+
+async def serve(transport: str, address: str, max_body_bytes: int) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    end = await TRANSPORTS[transport](address, max_body_bytes)
     await stop.wait()
-    await server.stop(0)
+    await end()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.noop_server", description=__doc__)
     parser.add_argument("--listen", required=True, metavar="ADDRESS", help="unix:PATH or HOST:PORT")
+    parser.add_argument("--transport", choices=sorted(TRANSPORTS), default="fast")
     parser.add_argument("--max-body-bytes", type=int, default=16 << 20)
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.listen, arguments.max_body_bytes))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(arguments.transport, arguments.listen, arguments.max_body_bytes))
 
 
 if __name__ == "__main__":

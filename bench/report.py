@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from bench.compare import Case, Measured, Ratio, Round, ratios
+from bench.compare import Case, Measured, Round
 from bench.micro import STEPS, Steps
-from bench.soak import FLAT_MB, Soak
-
-TARGETS = {"2 KB": 1.3, "1 MB": 2.0}
-"""Sidecar CPU of ours over the no-op's, at most."""
+from bench.ratios import ROOM_CORES, Answer, answers, cores
+from bench.soak import FLAT, Soak
+from bench.variants import OURS_TWO
 
 COLUMNS = (
     "variant",
@@ -33,36 +32,30 @@ COLUMNS = (
 class Results:
     measured: Measured
     steps: Sequence[Steps] = ()
-    soak: Soak | None = None
+    soaks: Sequence[Soak] = ()
 
     @property
     def good(self) -> bool:
-        """Whether nothing failed and memory stayed flat."""
-        return not self.measured.errors and (self.soak is None or (self.soak.flat and not self.soak.errors))
+        """Whether nothing failed, memory stayed flat, and nothing was left open."""
+        return not self.measured.errors and all(each.good for each in self.soaks)
 
 
 def text(results: Results) -> str:
-    parts = [_cases(results.measured), _ratios(ratios(results.measured))]
+    parts = [_cases(results.measured), _answers(answers(results.measured))]
     if results.steps:
         parts.append(_steps(results.steps))
-    if results.soak:
-        parts.append(_soak(results.soak))
+    if results.soaks:
+        parts.append(_soaks(results.soaks))
     return "\n\n".join(parts)
 
 
 def tree(results: Results) -> dict[str, Any]:
     """Everything printed, and each round behind it."""
     return {
-        "cases": [
-            {"variant": case.variant, "body": case.body, "connections": case.connections, "rounds": _plain(rounds)}
-            for case, rounds in results.measured.rounds.items()
-        ],
-        "ratios": [
-            {"body": r.body, "connections": r.connections, "median": r.median, "min": r.least, "max": r.most}
-            for r in ratios(results.measured)
-        ],
+        "cases": [{**asdict(case), "rounds": _plain(rounds)} for case, rounds in results.measured.rounds.items()],
+        "ratios": [_answer_tree(each) for each in answers(results.measured)],
         "steps_us": {steps.body: steps.us for steps in results.steps},
-        "soak": _soak_tree(results.soak),
+        "soaks": [_soak_tree(each) for each in results.soaks],
         "good": results.good,
     }
 
@@ -83,7 +76,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cases(measured: Measured) -> str:
     rounds = max((len(each) for each in measured.rounds.values()), default=0)
-    title = f"Medians of {rounds} rounds; requests and errors are sums"
+    title = f"Medians of {rounds} rounds; requests and errors are sums. Sidecar: all of its processes, RSS added up"
     return f"{title}\n{table(COLUMNS, [_row(case, each) for case, each in measured.rounds.items()])}"
 
 
@@ -108,46 +101,104 @@ def _middle(rounds: Sequence[Round], figure: Callable[[Round], float | None], fo
     return form.format(median(values)) if values else "–"
 
 
-def _ratios(found: Sequence[Ratio]) -> str:
+def _answers(found: Sequence[Answer]) -> str:
     rows = [
-        [r.body, str(r.connections), f"{r.median:.2f}", f"{r.least:.2f} – {r.most:.2f}", _target(r)] for r in found
+        [
+            each.what,
+            each.body,
+            str(each.connections),
+            _number(each.median, each),
+            f"{_number(each.least, each)} – {_number(each.most, each)}",
+            _target(each),
+        ]
+        for each in found
     ]
-    columns = ("body", "conn.", "ours / no-op", "over rounds", "target")
-    return f"Sidecar CPU, ours over the no-op\n{table(columns, rows)}"
+    columns = ("figure", "body", "conn.", "median", "over rounds", "target")
+    told = f"Round by round, of what ran within the same seconds\n{table(columns, rows)}"
+    two = any(OURS_TWO in each.what for each in found)
+    return f"{told}\n{NO_ROOM.format(cores())}" if two and cores() < ROOM_CORES else told
 
 
-def _target(ratio: Ratio) -> str:
-    most = TARGETS.get(ratio.body)
-    if most is None:
+NO_ROOM = (
+    "Requests/s of two workers are not compared: on {} cores load, engine and Envoy leave them no room; "
+    "their CPU per request says what a second one costs."
+)
+
+
+def _number(value: float, of: Answer) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+
+
+def _target(found: Answer) -> str:
+    limit = found.limit
+    if limit is None:
         return "–"
-    return f"<= {most:g} {'met' if ratio.median <= most else 'MISSED'}"
+    sign, aim = ">=" if limit.least else "<=", "" if limit.aim is None else f", aim {limit.aim:g}"
+    return f"{sign} {limit.bound:,g} {'met' if limit.met(found.median) else 'MISSED'}{aim}"
 
 
 def _steps(found: Sequence[Steps]) -> str:
     rows = [[step, "", *(f"{steps.us[step]:,.1f}" for steps in found)] for step in STEPS]
     columns = ("step", "", *(steps.body for steps in found))
-    return f"One request in process, CPU µs, no Envoy, no gRPC\n{table(columns, rows)}"
+    return f"One request in process, CPU µs, no Envoy, no socket\n{table(columns, rows)}"
 
 
-def _soak(soak: Soak) -> str:
-    verdict = "flat" if soak.flat else f"NOT flat (more than {FLAT_MB:g} MB)"
-    return (
-        f"Soak, {soak.requests:,} requests, {soak.errors} errors: RSS {soak.at(10):.1f} MB at 10 %, "
-        f"{soak.at(50):.1f} MB at 50 %, {soak.at(100):.1f} MB at 100 %; "
-        f"{soak.slope_mb:+.2f} MB per 100,000 requests: {verdict}"
+def _soaks(found: Sequence[Soak]) -> str:
+    columns = (
+        "variant",
+        "process",
+        *("MB at 10 %", "at 50 %", "at 100 %", "growth", "MB per 100,000"),
+        *("files before", "after", "verdict"),
     )
+    rows = [_grown(soak, name) for soak in found for name in soak.processes]
+    told = [
+        f"{soak.variant}: {soak.requests:,} requests, {soak.errors} errors, open streams "
+        f"{soak.streams[0]} before and {soak.streams[1]} after: {'good' if soak.good else 'NOT good'}"
+        for soak in found
+    ]
+    return "\n".join([f"Soak: RSS flat within {FLAT:.0%}, open files back", table(columns, rows), *told])
 
 
-def _soak_tree(soak: Soak | None) -> dict[str, Any] | None:
-    if soak is None:
-        return None
+def _grown(soak: Soak, name: str) -> list[str]:
+    process = soak.processes[name]
+    return [
+        soak.variant,
+        name,
+        *(f"{process.at(percent):.1f}" for percent in (10, 50, 100)),
+        f"{process.growth:+.1%}",
+        f"{soak.slope_mb(name):+.2f}",
+        *map(str, process.files),
+        "good" if process.good else "NOT good",
+    ]
+
+
+def _soak_tree(soak: Soak) -> dict[str, Any]:
     return {
+        "variant": soak.variant,
         "requests": soak.requests,
         "errors": soak.errors,
-        "rss_mb": list(soak.rss_mb),
-        "growth_mb": soak.growth_mb,
-        "slope_mb_per_100k": soak.slope_mb,
-        "flat": soak.flat,
+        "open_streams": list(soak.streams),
+        "processes": {
+            name: {
+                "rss_mb": list(each.rss_mb),
+                "growth": each.growth,
+                "slope_mb_per_100k": soak.slope_mb(name),
+                "open_files": list(each.files),
+            }
+            for name, each in soak.processes.items()
+        },
+        "good": soak.good,
+    }
+
+
+def _answer_tree(found: Answer) -> dict[str, Any]:
+    return {
+        "figure": found.what,
+        "body": found.body,
+        "connections": found.connections,
+        "median": found.median,
+        "min": found.least,
+        "max": found.most,
     }
 
 

@@ -1,51 +1,71 @@
-"""The compared variants, each an Envoy of its own with the same configuration, before one engine.
-
-The engine is an Envoy too, which reads the body and answers at once: one in Python would cost more than what
-is measured. It tells in response headers what it was sent, so that a variant that does not work is noticed.
-"""
+"""The compared variants, each an Envoy of its own with the same configuration, before one engine."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from msgspec.structs import replace
 
+from bench import native_server
 from bench.bodies import PATH, Body
+from bench.envoys import Node, envoy_command, live, written
 from bench.errors import CannotMeasure
 from bench.noop_server import INSERTED
 from bench.processes import Process, accepts, admin, free_port, running
-from extproc.cli.envoy_binary import find_envoy
-from extproc.deployment import static_plan, tcp
+from bench.tree import pids
+from extproc.deployment import ext_proc_listeners, static_plan, tcp
 from extproc.resources.bootstrap import render
-from extproc.resources.template import dump, load_template
+from extproc.resources.template import load_template
 from extproc.settings import Settings, load, merged
 
-NONE, NOOP, OURS = "no ext_proc", "no-op", "ours"
-NAMES = (NONE, NOOP, OURS)
+NONE = "no ext_proc"
+NATIVE = "no-op, native"
+NOOP_GRPC, NOOP_FAST = "no-op, grpc.aio", "no-op, fast"
+OURS_GRPC, OURS_FAST, OURS_TWO = "ours, grpc.aio", "ours, fast", "ours, fast, 2 workers"
 
 FAILED_OPEN = "http.llm.ext_proc.failure_mode_allowed: "
 """Envoy's count of requests that went on although the sidecar failed: answered 200, and an error here."""
 
-Node = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What stands beside Envoy."""
+
+    does: Literal["nothing", "no-op", "judges"]
+    transport: Literal["fast", "grpc", "native"] = "fast"
+    workers: int = 1
+
+
+KINDS: dict[str, Kind] = {
+    NONE: Kind("nothing"),
+    NATIVE: Kind("no-op", "native"),
+    NOOP_GRPC: Kind("no-op", "grpc"),
+    NOOP_FAST: Kind("no-op", "fast"),
+    OURS_GRPC: Kind("judges", "grpc"),
+    OURS_FAST: Kind("judges", "fast"),
+    OURS_TWO: Kind("judges", "fast", workers=2),
+}
+NAMES = tuple(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A running variant."""
+    """A running variant. `sidecar_pids`: the process that was started and all it started itself."""
 
     name: str
     port: int
     envoy: Process
     sidecar: Process | None
+    sidecar_pids: tuple[int, ...]
     admin: Path
+    metrics: str
 
     def failed_open(self) -> int:
         page = admin(self.admin, "/stats?filter=ext_proc.failure_mode_allowed")
@@ -54,71 +74,42 @@ class Variant:
 
 
 @contextlib.contextmanager
-def engine(folder: Path) -> Iterator[int]:
-    """The engine's port while it runs."""
-    folder.mkdir()
-    port, pipe = free_port(), folder / "admin.sock"
-    config = _written(folder, engine_config(port, pipe))
-    with running("the engine", _envoy_command(config, "--concurrency", "1"), folder / "log", _live(pipe)):
-        yield port
-
-
-def engine_config(port: int, pipe: Path) -> Node:
-    seen = {"x-seen-length": "%REQ(content-length)%", "x-seen-params": "%REQ(x-llm-params)%"}
-    route = {
-        "match": {"prefix": "/"},
-        "direct_response": {"status": 200, "body": {"inline_string": "{}"}},
-        "response_headers_to_add": [{"header": {"key": key, "value": value}} for key, value in seen.items()],
-    }
-    manager = {
-        **_typed("filters.network.http_connection_manager.v3.HttpConnectionManager"),
-        "stat_prefix": "engine",
-        "http_filters": [
-            # Reads the whole body before the answer; without it the connection would end with each request.
-            _filter("buffer", "buffer.v3.Buffer", max_request_bytes=1 << 26),
-            _filter("router", "router.v3.Router"),
-        ],
-        "route_config": {"virtual_hosts": [{"name": "engine", "domains": ["*"], "routes": [route]}]},
-    }
-    chain = {"filters": [{"name": "http", "typed_config": manager}]}
-    address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-    return {
-        "admin": {"address": {"pipe": {"path": str(pipe)}}},
-        "static_resources": {"listeners": [{"name": "engine", "address": address, "filter_chains": [chain]}]},
-    }
-
-
-def _typed(name: str) -> Node:
-    return {"@type": f"type.googleapis.com/envoy.extensions.{name}"}
-
-
-def _filter(name: str, kind: str, **fields: Any) -> Node:
-    return {"name": f"envoy.filters.http.{name}", "typed_config": _typed(f"filters.http.{kind}") | fields}
-
-
-@contextlib.contextmanager
 def variant(name: str, folder: Path, engine_port: int, config: Path | None) -> Iterator[Variant]:
     """One variant, ready: `config` is laid over the shipped defaults as `extproc serve` does it."""
     folder.mkdir()
-    file = folder / "extproc.yaml"
-    file.write_text(config_text(engine_port, config))
+    file, kind = folder / "extproc.yaml", KINDS[name]
+    file.write_text(config_text(engine_port, config, kind))
     settings = load(file.read_bytes())
     with contextlib.ExitStack() as stack:
         sidecar = None
-        if name != NONE:
-            command = _ours_command(file, folder) if name == OURS else _noop_command(folder)
-            socket = folder / settings.listeners.ext_proc.removeprefix("unix:")
-            ready = lambda: accepts(socket)  # noqa: E731
-            sidecar = stack.enter_context(running(f"sidecar ({name})", command, folder / "sidecar.log", ready))
+        if kind.does != "nothing":
+            sockets = [folder / each.removeprefix("unix:") for each in ext_proc_listeners(settings)]
+            ready = lambda: all(map(accepts, sockets))  # noqa: E731
+            command, log = _command(kind, file, folder), folder / "sidecar.log"
+            sidecar = stack.enter_context(running(f"sidecar ({name})", command, log, ready))
         pipe = folder / settings.listeners.envoy_admin.removeprefix("unix:")
-        bootstrap = _written(folder, envoy_config(settings, folder, judged=name != NONE))
-        command = _envoy_command(bootstrap)
-        envoy = stack.enter_context(running(f"Envoy ({name})", command, folder / "envoy.log", _live(pipe)))
-        yield Variant(name, tcp(settings.listeners.envoy).port, envoy, sidecar, pipe)
+        bootstrap = written(folder, envoy_config(settings, folder, judged=kind.does != "nothing"))
+        command = envoy_command(bootstrap)
+        envoy = stack.enter_context(running(f"Envoy ({name})", command, folder / "envoy.log", live(pipe)))
+        port, every = tcp(settings.listeners.envoy).port, pids(sidecar.pid) if sidecar else ()
+        yield Variant(name, port, envoy, sidecar, every, pipe, f"http://{settings.listeners.admin}/metrics")
 
 
-def config_text(engine_port: int, over: Path | None) -> str:
-    """One vLLM pool that schedules by priority, free ports; everything else as shipped, or as `over` says."""
+def _command(kind: Kind, config: Path, folder: Path) -> list[str]:
+    address = f"unix:{folder / 'extproc.sock'}"
+    if kind.does == "judges":
+        return [sys.executable, "-m", "extproc", "serve", "--config", str(config), "--state-dir", str(folder)]
+    if kind.transport != "native":
+        return [sys.executable, "-m", "bench.noop_server", "--listen", address, "--transport", kind.transport]
+    program = native_server.built(lambda _: None)
+    if program is None:
+        raise CannotMeasure("there is no compiler for the native no-op")
+    return [str(program), address]
+
+
+def config_text(engine_port: int, over: Path | None, kind: Kind = KINDS[OURS_FAST]) -> str:
+    """One vLLM pool that schedules by priority, free ports, and how this kind talks; everything else as shipped, or
+    as `over` says."""
     pool = {
         "name": "engine-1",
         "engine": "vllm",
@@ -126,8 +117,10 @@ def config_text(engine_port: int, over: Path | None) -> str:
         "schedules_by_priority": True,
     }
     listeners = {"envoy": f"127.0.0.1:{free_port()}", "admin": f"127.0.0.1:{free_port()}"}
+    transport = "grpc" if kind.transport == "grpc" else "fast"
+    mine = {"pools": [pool], "listeners": listeners, "transport": transport, "workers": kind.workers}
     base = yaml.safe_load(over.read_bytes()) if over else {}
-    tree: Mapping[str, Any] = merged(base or {}, {"pools": [pool], "listeners": listeners})
+    tree: Mapping[str, Any] = merged(base or {}, mine)
     return yaml.safe_dump(dict(tree), allow_unicode=True)
 
 
@@ -158,28 +151,6 @@ def check(variant: Variant, body: Body) -> None:
     length = int(answer.headers.get("x-seen-length") or -1)
     judged = (answer.headers.get("x-seen-params") or "-") != "-"
     growth = length - len(body.data)
-    expected = {NONE: growth == 0, NOOP: growth == len(INSERTED) - 1, OURS: judged and growth != 0}
-    if answer.status != 200 or not expected[variant.name]:
+    expected = {"nothing": growth == 0, "no-op": growth == len(INSERTED) - 1, "judges": judged and growth != 0}
+    if answer.status != 200 or not expected[KINDS[variant.name].does]:
         raise CannotMeasure(f"{variant.name}: {body.label} came as {answer.status}, {growth:+} bytes, {judged=}")
-
-
-def _ours_command(config: Path, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "extproc", "serve", "--config", str(config), "--state-dir", str(folder)]
-
-
-def _noop_command(folder: Path) -> list[str]:
-    return [sys.executable, "-m", "bench.noop_server", "--listen", f"unix:{folder / 'extproc.sock'}"]
-
-
-def _envoy_command(config: Path, *more: str) -> list[str]:
-    return [str(find_envoy()), "-c", str(config), "--use-dynamic-base-id", "-l", "warning", *more]
-
-
-def _written(folder: Path, config: Node) -> Path:
-    file = folder / "envoy.json"
-    file.write_text(dump(json.loads(json.dumps(config))), encoding="utf-8")
-    return file
-
-
-def _live(pipe: Path) -> Callable[[], bool]:
-    return lambda: admin(pipe, "/ready").startswith("LIVE")

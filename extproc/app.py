@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from extproc import __version__
 from extproc.codec.workers import SnapshotTold, snapshot_told
 from extproc.control_plane import ControlPlane
-from extproc.data_plane import DataPlane
+from extproc.data_plane import DataPlane, Merging
 from extproc.deployment import absolute, workers
 from extproc.edge import (
     admin,
@@ -55,7 +55,7 @@ class ConfigSource:
     """Where settings come from: a file laid over the defaults, and what the command line adds to it.
 
     The content includes a digest of the files that secrets are read from, so that a rotated secret is
-    noticed as a changed config is.
+    noticed as a changed config is. How many workers are automatic is settled at the start.
     """
 
     def __init__(self, path: Path | None, adjust: Callable[[Settings], Settings] = lambda s: s) -> None:
@@ -82,7 +82,8 @@ class ConfigSource:
         return built
 
     def _load(self, content: bytes) -> Settings:
-        return self._adjust(load(content))
+        settings = self._adjust(load(content))
+        return settings.model_copy(update={"workers": workers(settings)})
 
     def _text(self) -> bytes:
         return self.path.read_bytes() if self.path else b"{}\n"
@@ -153,14 +154,21 @@ class Sidecar:
         self._not_ready = "draining"
         await self._stack.aclose()
 
+    async def served(self) -> None:
+        """Somebody takes requests: with workers a moment after the start."""
+        if self._workers is not None:
+            await self._workers.served()
+
     async def _start(self) -> Listening:
         content = self._source.read()
         self._board = Board(self._source.build(content, 1))
         audit_path = self._state_dir / self._settings.audit.path
         audit = self._open_audit(audit_path)
+        self._merging = await self._merge_audit(audit_path, audit)
         self._metrics = Metrics(version=__version__)
         self._metrics.watch_audit(audit)
         self._metrics.published(1, self._board.current.parameter_set)
+        self._metrics.waiting(len(self._source.waiting))
         self._control = ControlPlane(
             self._settings,
             self._state_dir,
@@ -183,6 +191,14 @@ class Sidecar:
         audit = AuditFile(path, max_bytes=config.max_bytes, keep=config.keep, max_pending=config.max_pending)
         self._stack.push_async_callback(asyncio.to_thread, audit.close)
         return audit
+
+    async def _merge_audit(self, path: Path, audit: AuditFile) -> Merging:
+        """Also without workers: there may have been some before."""
+        merging = Merging(path, audit)
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        task = spawn(group, merging.run(), name="merge audit")
+        self._stack.callback(task.cancel)
+        return merging
 
     async def _serve_ext_proc(self, audit: AuditFile) -> str:
         if workers(self._settings) > 1:
@@ -209,6 +225,7 @@ class Sidecar:
             self._state_dir,
             metrics=self._metrics,
             audit=audit,
+            merging=self._merging,
             told=told,
             ready=self._health.set_serving,
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -24,7 +24,45 @@ log = logging.getLogger("extproc.data_plane")
 APPLIED_S = 5.0
 """How long a reload waits for workers; one that is slower follows by itself."""
 
-WAIT_S = 0.02
+MERGE_EVERY_S = 10.0
+"""A look at the directory: a worker may write by itself for a while though its connection lasts."""
+
+
+class Merging:
+    """Records that workers wrote by themselves come into the audit file, in a thread."""
+
+    def __init__(self, path: Path, audit: AuditFile) -> None:
+        self._path = path
+        self._audit = audit
+        self._due = asyncio.Event()
+        self._failed: tuple[str, ...] = ()
+
+    def soon(self) -> None:
+        self._due.set()
+
+    async def run(self) -> None:
+        """Until cancelled; what is cut short is done at the next start."""
+        while True:
+            self._due.clear()
+            if await asyncio.to_thread(self.once):
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MERGE_EVERY_S):
+                    await self._due.wait()
+
+    def once(self) -> bool:
+        """Whether there is more to do. Blocks until what was found is on the disk."""
+        try:
+            found = audit_merge.merge(self._path, self._audit.append_waiting)
+        except OSError as error:
+            found = audit_merge.Merged(0, 0, (str(error),))
+        if found.failed != self._failed:
+            self._failed = found.failed
+            if found.failed:
+                log.error("records of workers are not in the audit file: %s", "; ".join(found.failed))
+        if found.added:
+            log.info("%d audit records of workers added, %d were known", found.added, found.known)
+        return found.more
 
 
 class DataPlane:
@@ -37,22 +75,28 @@ class DataPlane:
         *,
         metrics: Metrics,
         audit: AuditFile,
+        merging: Merging,
         told: SnapshotTold,
         ready: Callable[[bool], None],
     ) -> None:
-        self._settings = settings
+        self._listeners = ext_proc_listeners(settings)
         self._state_dir = state_dir
         self._metrics = metrics
-        self._audit = audit
-        self._audit_path = state_dir / settings.audit.path
+        self._merging = merging
         self._say_ready = ready
-        self._workers = Workers(self, audit, told)
-        self._merging = asyncio.Event()
+        self._complained = False
+        self._workers = Workers(self, audit, told, count=len(self._listeners))
+        self.open_streams = metrics.open_elsewhere
 
     @property
     def ready(self) -> bool:
         """Whether anybody takes requests."""
         return self._workers.ready > 0
+
+    async def served(self) -> None:
+        """Somebody takes requests."""
+        while not self.ready:
+            await self._workers.changed()
 
     async def start(self, stack: AsyncExitStack) -> str:
         """Listen for workers; where they will listen for requests."""
@@ -62,48 +106,27 @@ class DataPlane:
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [
             spawn(group, self._workers.take(), name="take batches"),
-            spawn(group, self._merge(), name="merge audit"),
             spawn(group, self._watch(), name="watch workers"),
         ]
         stack.callback(lambda: [task.cancel() for task in tasks])
-        self._merging.set()
-        return ", ".join(ext_proc_listeners(self._settings))
+        return ", ".join(self._listeners)
 
     async def publish(self, told: SnapshotTold) -> None:
         if not await self._workers.publish(told, timeout_s=APPLIED_S):
             log.warning("not every worker follows generation %d yet", told.generation)
 
-    def merge(self, worker: str, delta: Delta) -> None:
-        self._metrics.merge(worker, delta)
-
-    def joined(self, worker: str) -> None:
+    def joined(self) -> None:
         """It writes to no file of its own now."""
-        audit_merge.claim(self._audit_path, worker)
-        self._merging.set()
+        self._merging.soon()
 
-    def gone(self, worker: str) -> None:
-        self._metrics.gone(worker)
+    def merge(self, delta: Delta) -> None:
+        left_out = self._metrics.merge(delta)
+        if left_out and not self._complained:
+            self._complained = True
+            log.error("%d series of a worker's metrics are of another version, and left out", left_out)
 
     async def _watch(self) -> None:
         while True:
             self._say_ready(self.ready)
+            self._metrics.workers(expected=self._workers.count, ready=self._workers.ready)
             await self._workers.changed()
-
-    async def _merge(self) -> None:
-        while True:
-            await self._merging.wait()
-            self._merging.clear()
-            try:
-                found = await asyncio.to_thread(audit_merge.merge, self._audit_path, self._write)
-            except OSError as error:
-                log.error("audit files of workers are not merged: %s", error)
-                continue
-            if found.added:
-                log.info("%d audit records of workers added, %d were known", found.added, found.known)
-
-    def _write(self, records: Sequence[bytes]) -> None:
-        """Blocks until they are written or dropped."""
-        self._audit.append(records)
-        goal = self._audit.written + self._audit.dropped + self._audit.pending
-        while self._audit.written + self._audit.dropped < goal:
-            time.sleep(WAIT_S)

@@ -15,6 +15,9 @@ from extproc.pools import GRPC_SUFFIX, Pool, PoolSpec
 from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
 from extproc.settings import Settings
 
+MAX_PORT = 65535
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
 
 class Standing(Struct, frozen=True):
     """How an endpoint stands: `weight` >= 1; a draining one gets no new request."""
@@ -47,7 +50,7 @@ def plan(settings: Settings, state_dir: Path, engines: tuple[EngineCluster, ...]
 
 def ext_proc_listeners(settings: Settings) -> tuple[str, ...]:
     """One address per data-plane process: the configured one, or with workers `extproc-1.sock`, `extproc-2.sock`, …
-    and over TCP ports from the configured one on."""
+    and over TCP ports from the configured one on. CannotStart where there are not so many ports."""
     configured, count = settings.listeners.ext_proc, workers(settings)
     if count == 1:
         return (configured,)
@@ -55,7 +58,10 @@ def ext_proc_listeners(settings: Settings) -> tuple[str, ...]:
         path = Path(configured.removeprefix("unix:"))
         return tuple(f"unix:{path.with_stem(f'{path.stem}-{number}')}" for number in range(1, count + 1))
     host, _, port = configured.rpartition(":")
-    return tuple(f"{host}:{int(port) + index}" for index in range(count))
+    first = int(port)
+    if first + count - 1 > MAX_PORT:
+        raise CannotStart(f"no {count} ports from listeners.ext_proc {configured} on")
+    return tuple(f"{host}:{first + index if first else 0}" for index in range(count))
 
 
 def absolute(address: str, state_dir: Path) -> str:
@@ -74,7 +80,7 @@ def _cpus() -> int:
     """What this process may use: its cores, and the quota of its control group."""
     cores = len(os.sched_getaffinity(0))
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = CPU_QUOTA.read_text().split()
         return cores if quota == "max" else min(cores, max(1, int(quota) // int(period)))
     except (OSError, ValueError):
         return cores

@@ -19,6 +19,9 @@ DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
+FAMILIES = ("requests", "changes", "passed", "rejections", "streams", "dropped")
+"""Of counters. `dropped`: audit records that nobody will find."""
+
 
 class Counted(Struct, frozen=True):
     """More of one counter. `family` is the tally's name."""
@@ -49,7 +52,7 @@ class Recorded:
     """Used from one thread."""
 
     def __init__(self) -> None:
-        self.counts = {name: Counts() for name in ("requests", "changes", "passed", "rejections", "streams")}
+        self.counts = {name: Counts() for name in FAMILIES}
         self.buckets = {"granted": BucketsBy(TOKEN_BUCKETS), "decision": BucketsBy(DECISION_BUCKETS_S)}
         self.buckets["decision"].at(())  # shown from the start
         self.open = 0
@@ -83,6 +86,9 @@ class Recorded:
     def rejected(self, record: RecordReject) -> None:
         self.counts["rejections"].add((record.reason, str(record.status)))
 
+    def dropped(self, records: int) -> None:
+        self.counts["dropped"].add((), records)
+
     def decision_seconds(self, seconds: float) -> None:
         self.buckets["decision"].at(()).observe(seconds)
 
@@ -104,9 +110,20 @@ class Recorded:
         ]
         return Delta(tuple(counted), tuple(observed), self.open)
 
-    def merge(self, delta: Delta) -> None:
-        """Add what another one recorded; its open streams are not ours."""
+    def merge(self, delta: Delta) -> int:
+        """Add what another one recorded; its open streams are not ours. How many series are left out, because they
+        are of another version: of a family that is not known here, or with other buckets."""
+        left_out = 0
         for more in delta.counted:
-            self.counts[more.family].add(more.labels, more.count)
+            tally = self.counts.get(more.family)
+            if tally is None:
+                left_out += 1
+            else:
+                tally.add(more.labels, more.count)
         for seen in delta.observed:
-            self.buckets[seen.family].at(seen.labels).add(seen.counts, seen.total)
+            known = self.buckets.get(seen.family)
+            if known is None or len(seen.counts) != len(known.bounds) + 1:
+                left_out += 1
+            else:
+                known.at(seen.labels).add(seen.counts, seen.total)
+        return left_out

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from extproc.codec.workers import SOCKET, SnapshotTold, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
-from extproc.edge.audit_merge import spill_path
+from extproc.edge.audit_merge import Spill
 from extproc.edge.control_link import ControlLink
 from extproc.edge.ext_proc import ExtProcServicer
-from extproc.errors import ExtprocError
+from extproc.errors import CannotStart
 from extproc.loops.tasks import spawn
 from extproc.serving import Stop, serve
 from extproc.settings import Settings, snapshot
@@ -23,7 +23,7 @@ log = logging.getLogger("extproc.worker")
 
 
 class Worker:
-    """`number` from 1 on. `run` goes on until `stop` is set."""
+    """`number` from 1 on."""
 
     def __init__(self, number: int, state_dir: Path) -> None:
         self._number = number
@@ -31,6 +31,13 @@ class Worker:
         self._current: Snapshot | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. CannotStart where it cannot listen."""
+        try:
+            await self._run(stop)
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _run(self, stop: asyncio.Event) -> None:
         link = ControlLink(self._state_dir / SOCKET, self._number)
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
             linking = spawn(group, link.run(), name="control link")
@@ -47,12 +54,12 @@ class Worker:
             told = await link.snapshot()
             try:
                 settings, built = await asyncio.to_thread(_built, told)
-            except (ExtprocError, ValueError) as error:
+            except Exception as error:  # of another version, or a bug: it judges by the one before
                 link.applied(told.generation, f"{type(error).__name__}: {error}")
                 continue
             self._current = built
             if not serving:
-                link.spill_to(spill_path(self._state_dir / settings.audit.path, self._number))
+                link.spill_to(Spill(self._state_dir / settings.audit.path, self._number))
                 grace_s, stop = settings.shutdown_grace_s, await self._serve(settings, link)
                 stack.push_async_callback(stop, grace_s)
                 serving = True
@@ -60,8 +67,10 @@ class Worker:
 
     async def _serve(self, settings: Settings, link: ControlLink) -> Stop:
         servicer = ExtProcServicer(current=self._now, recorder=link, wall=time.time, timer=time.perf_counter)
-        address = absolute(ext_proc_listeners(settings)[self._number - 1], self._state_dir)
-        bound, stop = await serve(settings, servicer, address)
+        listeners = ext_proc_listeners(settings)
+        if self._number > len(listeners):
+            raise CannotStart(f"worker {self._number} has no address: there are {len(listeners)}")
+        bound, stop = await serve(settings, servicer, absolute(listeners[self._number - 1], self._state_dir))
         log.info("worker %d listens on %s", self._number, bound)
         return stop
 

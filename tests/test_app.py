@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from extproc.app import ConfigSource, Sidecar, state_directory
+from extproc.codec.workers import snapshot_of
 from extproc.errors import CannotStart, ConfigError
+from extproc.worker import Worker
 from tests.ports import free_port
 
 
@@ -81,3 +84,45 @@ async def test_what_fails_to_start_leaves_nothing_open(tmp_path: Path) -> None:
     (tmp_path / "extproc.sock").unlink()
     async with Sidecar(config, tmp_path) as listening:
         assert listening.admin.endswith(str(port))
+
+
+@pytest.mark.parametrize("text", ["", "workers: 2"])
+async def test_what_workers_of_before_wrote_is_added(tmp_path: Path, text: str) -> None:
+    """Also where there are none any more."""
+    left = tmp_path / "audit.worker-3-0.jsonl"
+    left.write_text('{"request_id": 1}\n')
+    config = source(tmp_path, f"{text}\nlisteners: {{admin: '127.0.0.1:{free_port()}'}}\nshutdown_grace_s: 0")
+    async with Sidecar(config, tmp_path), asyncio.timeout(10):
+        while left.exists():
+            await asyncio.sleep(0.005)
+    assert (tmp_path / "audit.jsonl").read_text() == '{"request_id": 1}\n'
+
+
+async def test_with_workers_it_is_ready_when_the_first_of_them_is(tmp_path: Path) -> None:
+    port = free_port()
+    config = source(tmp_path, f"workers: 2\nlisteners: {{admin: '127.0.0.1:{port}'}}\nshutdown_grace_s: 0")
+    sidecar, stop = Sidecar(config, tmp_path), asyncio.Event()
+    async with aiohttp.ClientSession() as http, sidecar as listening, asyncio.TaskGroup() as group:
+        assert listening.ext_proc == "unix:extproc-1.sock, unix:extproc-2.sock"
+        async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert (answer.status, (await answer.text()).strip()) == (503, "no worker is ready")
+        group.create_task(Worker(2, tmp_path).run(stop))
+        await sidecar.served()
+        async with http.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert answer.status == 200
+        stop.set()
+
+
+def test_how_many_workers_are_automatic_is_settled_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a worker that is started again would look for another address than Envoy knows."""
+    cores = [3]
+    monkeypatch.setattr("extproc.deployment._cpus", lambda: cores[0])
+    config = source(tmp_path, "workers: auto")
+    assert config.settings.workers == 3
+    cores[0] = 5
+    config.build(b"workers: auto", 2)
+    assert (config.settings.workers, config.waiting) == (3, ("workers",))
+    assert config.told is not None
+    assert snapshot_of(config.told)[0].workers == 3

@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 import yaml
 
-from extproc.deployment import Standing, address, engines, has_grpc, plan, static_plan, tcp
+from extproc import deployment
+from extproc.deployment import (
+    Standing,
+    absolute,
+    address,
+    engines,
+    ext_proc_listeners,
+    has_grpc,
+    plan,
+    static_plan,
+    tcp,
+    workers,
+)
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
 from extproc.model.topology import Endpoint
@@ -44,6 +56,75 @@ def test_addresses(text: str, found: Tcp | Pipe) -> None:
     assert address(text, STATE) == found
     if isinstance(found, Tcp):
         assert tcp(text) == found
+
+
+# ── workers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def listeners(ext_proc: str, count: int | str) -> Settings:
+    return load(yaml.safe_dump({"workers": count, "listeners": {"ext_proc": ext_proc}}))
+
+
+@pytest.mark.parametrize(
+    ("configured", "count", "found"),
+    [
+        ("unix:extproc.sock", 1, ["unix:extproc.sock"]),
+        ("127.0.0.1:0", 1, ["127.0.0.1:0"]),
+        ("unix:extproc.sock", 2, ["unix:extproc-1.sock", "unix:extproc-2.sock"]),
+        ("unix:/run/a.b/x.y.sock", 2, ["unix:/run/a.b/x.y-1.sock", "unix:/run/a.b/x.y-2.sock"]),
+        ("unix:plain", 2, ["unix:plain-1", "unix:plain-2"]),
+        ("127.0.0.1:9000", 3, ["127.0.0.1:9000", "127.0.0.1:9001", "127.0.0.1:9002"]),
+        ("[::1]:65534", 2, ["[::1]:65534", "[::1]:65535"]),
+        ("127.0.0.1:0", 2, ["127.0.0.1:0", "127.0.0.1:0"]),  # whichever are free, not port 1
+    ],
+)
+def test_each_worker_has_an_address(configured: str, count: int, found: list[str]) -> None:
+    given = listeners(configured, count)
+    assert ext_proc_listeners(given) == tuple(found)
+    assert plan(given, STATE, ()).ext_proc == tuple(address(each, STATE) for each in found)
+
+
+def test_more_workers_than_ports() -> None:
+    with pytest.raises(CannotStart, match=r"no 3 ports from listeners\.ext_proc 127\.0\.0\.1:65534 on"):
+        ext_proc_listeners(listeners("127.0.0.1:65534", 3))
+
+
+def test_no_address_stands_twice() -> None:
+    found = ext_proc_listeners(listeners("unix:a-1.sock", 256))
+    assert len(set(found)) == 256
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("unix:a", "unix:/run/x/a"), ("unix:/a", "unix:/a"), ("h:1", "h:1"), ("unix:b/a", "unix:/run/x/b/a")],
+)
+def test_sockets_are_below_the_state_directory(given: str, found: str) -> None:
+    assert absolute(given, STATE) == found
+
+
+@pytest.mark.parametrize(
+    ("quota", "found"),
+    [
+        ("max 100000\n", 8),
+        ("200000 100000\n", 2),
+        ("250000 100000\n", 2),
+        ("50000 100000\n", 1),
+        ("9900000 100000\n", 8),
+        ("", 8),
+        ("nonsense\n", 8),
+        (None, 8),
+    ],
+)
+def test_one_worker_per_core_that_we_may_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str | None, found: int
+) -> None:
+    file = tmp_path / "cpu.max"
+    if quota is not None:
+        file.write_text(quota)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(deployment, "CPU_QUOTA", file)
+    assert workers(listeners("unix:a", "auto")) == found
+    assert workers(listeners("unix:a", 3)) == 3
 
 
 # ── plans ────────────────────────────────────────────────────────────────────────────────────────

@@ -32,15 +32,15 @@ def run(arguments: argparse.Namespace) -> int:
     state_dir = state_directory(arguments.state_dir)
     count = workers(source.settings)
     if count == 1:
-        return _alone(arguments, state_dir)
+        return _alone(source, state_dir)
     # Workers end before the process that takes their records.
-    control = Kept("the control process", lambda: _alone(arguments, state_dir))
+    control = Kept("the control process", lambda: _alone(source, state_dir))
     return keep([kept(count, state_dir), [control]], source.settings.shutdown_grace_s)
 
 
-def _alone(arguments: argparse.Namespace, state_dir: Path) -> int:
-    """The control process, which without workers judges too."""
-    source = ConfigSource(arguments.config, lambda settings: adjusted(settings, arguments))
+def _alone(source: ConfigSource, state_dir: Path) -> int:
+    """The control process, which without workers judges too. Where it is started again, what needs a restart stays
+    as it was: the others go on by it."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(Sidecar(source, state_dir)))
     return 0

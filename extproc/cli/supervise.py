@@ -6,6 +6,7 @@ nothing here may start a thread or an event loop.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -45,11 +46,15 @@ class Kept:
         self._pause_s = AGAIN_S
 
     def fork(self, now: float) -> None:
-        parent, sys_streams = os.getpid(), (sys.stdout, sys.stderr)
-        for stream in sys_streams:
-            stream.flush()  # or both would write what waits
+        parent = os.getpid()
+        _flush()  # or both would write what waits
         self._begun_at = now
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError as error:  # no process or no memory left, for now
+            log.error("%s is not started: %s", self.name, error)
+            self.ended(now)
+            return
         if self.pid == 0:
             os._exit(_child(parent, self._run))
 
@@ -76,9 +81,15 @@ def _child(parent: int, run: Callable[[], int]) -> int:
     except BaseException:
         log.exception("a process failed")
         code = 70
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+    _flush()
     return code
+
+
+def _flush() -> None:
+    """Nobody may be there to read it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # gone, closed, never there
+            stream.flush()
 
 
 def end_with(parent: int) -> None:
@@ -92,6 +103,7 @@ def keep(groups: Sequence[Sequence[Kept]], grace_s: float) -> int:
     """All of them until SIGTERM or SIGINT, then one group after the other ends. 0, or the code of one that cannot
     start."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where we were started with it ignored, no code would be left
     every, began = [each for group in groups for each in group], monotonic()
     code: int | None = None
     while code is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -67,14 +68,36 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
         if standin:
             engines = standin_engines(await stack.enter_async_context(processes.standin()))
         source = ConfigSource(arguments.config, lambda given: with_engines(given, arguments, engines, standin))
-        listening = await stack.enter_async_context(Sidecar(source, state_dir))
-        if (count := workers(source.settings)) > 1:
-            grace = str(source.settings.shutdown_grace_s)
-            where = ("--count", str(count), "--grace", grace, "--state-dir", str(state_dir))
-            await stack.enter_async_context(processes.child("workers", *PROGRAM, "workers", *where))
-        envoy = await _envoy(stack, binary, source.settings, state_dir)
+        sidecar = Sidecar(source, state_dir)
+        listening = await stack.enter_async_context(sidecar)
+        running = await _workers(stack, sidecar, source.settings, state_dir, arguments.log_level)
+        running["Envoy"] = await _envoy(stack, binary, source.settings, state_dir)
         print(banner(source.settings, listening, standin=standin), flush=True)
-        return await _until(stop, envoy)
+        return await _until(stop, running)
+
+
+Running = dict[str, asyncio.subprocess.Process]
+"""By what they are called."""
+
+
+async def _workers(
+    stack: AsyncExitStack, sidecar: Sidecar, settings: Settings, state_dir: Path, log_level: str
+) -> Running:
+    """None, or one process that keeps them, when the first of them takes requests."""
+    if (count := workers(settings)) == 1:
+        return {}
+    numbers = ("--count", str(count), "--grace", str(settings.shutdown_grace_s), "--parent", str(os.getpid()))
+    command = (*PROGRAM, "--log-level", log_level, "workers", *numbers, "--state-dir", str(state_dir))
+    process = await stack.enter_async_context(processes.child("workers", *command))
+    served, ended = asyncio.Task(sidecar.served()), asyncio.Task(process.wait())
+    await asyncio.wait({served, ended}, timeout=processes.READY_S, return_when=asyncio.FIRST_COMPLETED)
+    for task in (served, ended):
+        task.cancel()
+    if process.returncode is not None:
+        raise CannotStart(f"the workers ended with code {process.returncode}: their own lines above say why")
+    if not served.done():
+        raise CannotStart(f"no worker was ready within {processes.READY_S:g} s")
+    return {"the process of the workers": process}
 
 
 def with_engines(settings: Settings, arguments: argparse.Namespace, engines: Engines, standin: bool) -> Settings:
@@ -105,15 +128,17 @@ async def _envoy(
     return await stack.enter_async_context(processes.envoy(binary, config, Path(admin.path)))
 
 
-async def _until(stop: asyncio.Event, envoy: asyncio.subprocess.Process) -> int:
-    """0 when asked to stop; CannotStart where Envoy ends by itself."""
-    ended = {asyncio.Task(stop.wait()), asyncio.Task(envoy.wait())}
-    _, pending = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
+async def _until(stop: asyncio.Event, running: Running) -> int:
+    """0 when asked to stop; CannotStart where one of them ends by itself."""
+    ended = {asyncio.Task(process.wait()): name for name, process in running.items()}
+    asked = asyncio.Task(stop.wait())
+    await asyncio.wait({asked, *ended}, return_when=asyncio.FIRST_COMPLETED)
+    name = next((name for task, name in ended.items() if task.done()), "")
+    for task in (asked, *ended):
         task.cancel()
     if stop.is_set():
         return 0
-    raise CannotStart(f"Envoy ended with code {envoy.returncode}")
+    raise CannotStart(f"{name} ended with code {running[name].returncode}")
 
 
 EXAMPLES = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,12 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     add_state_dir(parser)
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--grace", type=float, required=True, metavar="S")
+    parser.add_argument("--parent", type=int, required=True, metavar="PID", help="ends with it")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    end_with(os.getppid())
+    end_with(arguments.parent)
     return keep([kept(arguments.count, arguments.state_dir.resolve())], arguments.grace)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -51,7 +51,7 @@ class Applied(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """`audit`: JSON lines."""
+    """`audit`: JSON lines with their breaks."""
 
     number: int
     delta: Delta
@@ -115,7 +115,7 @@ def read_said(data: bytes) -> Hello | Applied | Batch:
         return Applied(message.applied.generation, message.applied.error)
     if kind == "batch":
         found = message.batch
-        return Batch(found.number, _delta(found), tuple(found.audit))
+        return Batch(found.number, _delta(found), _lines(found.audit))
     raise ValueError("a message that says nothing")
 
 
@@ -123,6 +123,14 @@ def _delta(batch: pb.Batch) -> Delta:
     counted = [Counted(each.family, tuple(each.labels), each.count) for each in batch.counted]
     seen = [Observed(each.family, tuple(each.labels), tuple(each.counts), each.total) for each in batch.observed]
     return Delta(tuple(counted), tuple(seen), batch.open)
+
+
+def _lines(audit: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The audit file counts what it has written by its lines."""
+    for each in audit:
+        if each.count(b"\n") != 1 or each[-1:] != b"\n":
+            raise ValueError("an audit record that is no line")
+    return tuple(audit)
 
 
 M = TypeVar("M", bound=Message)
@@ -144,8 +152,3 @@ def snapshot_of(message: SnapshotTold) -> tuple[Settings, Secrets]:
     """ValueError where they are none."""
     held = msgspec.json.decode(message.secrets, type=dict[str, list[bytes]])
     return Settings.model_validate_json(message.settings), Secrets(**held)
-
-
-def size(audit: Sequence[bytes]) -> int:
-    """Bytes that a batch's records hold."""
-    return sum(map(len, audit))

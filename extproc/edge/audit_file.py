@@ -27,6 +27,7 @@ BATCH_RECORDS = 256
 """Records per write. Encoding them holds the interpreter for about 0.2 ms: more would be felt by requests."""
 
 LOG_EVERY_S = 60.0
+LOOK_EVERY_S = 0.02
 
 
 class AuditFile:
@@ -63,7 +64,7 @@ class AuditFile:
         self._failures_logged = _Rarely(clock)
         self._recoveries_logged = _Rarely(clock)
         self._complained = False
-        self._written = self._dropped = self._failures = 0
+        self._queued = self._written = self._dropped = self._failures = 0
         self._thread = threading.Thread(target=self._run, name="audit-file", daemon=True)
         self._thread.start()
 
@@ -74,7 +75,7 @@ class AuditFile:
 
     @property
     def dropped(self) -> int:
-        """Records that are lost: no room, no JSON, or not written when the file was closed."""
+        """Records that are lost: no room, or not written when the file was closed."""
         return self._dropped
 
     @property
@@ -87,15 +88,39 @@ class AuditFile:
         """Records that wait to be written."""
         return len(self._pending) + self._in_flight
 
-    def append(self, records: Sequence[bytes]) -> None:
-        """Queue the records, JSON lines with their breaks. Never waits for the disk nor raises. From any thread."""
+    def append(self, records: Sequence[bytes]) -> int:
+        """Queue the records, JSON lines with their breaks. They are on the disk when `written` has reached what is
+        returned; those dropped have no part in it. Never waits for the disk nor raises. From any thread."""
+        taken, goal = self._queue(records)
+        if taken < len(records):
+            self._drop(len(records) - taken, "the queue is full or closed")
+        return goal
+
+    def append_waiting(self, records: Sequence[bytes]) -> bool:
+        """Blocks until these, and all that were queued before, are on the disk. Drops none: where the queue is full
+        they wait for room. False where the file is closed before."""
+        while True:
+            taken, goal = self._queue(records)
+            records = records[taken:]
+            while self._written < goal:
+                if self._abandon.wait(LOOK_EVERY_S):
+                    return False
+            if not records:
+                return True
+            if self._closing.is_set():
+                return False
+
+    def _queue(self, records: Sequence[bytes]) -> tuple[int, int]:
+        """How many there was room for, and how many were queued since the start."""
         with self._counting:
             room = 0 if self._closing.is_set() else max(0, self._max_pending - self.pending)
-            self._pending.extend(records if len(records) <= room else records[:room])
-        if len(records) > room:
-            self._drop(len(records) - room, "the queue is full or closed")
+            taken = min(room, len(records))
+            self._pending.extend(records if taken == len(records) else records[:taken])
+            self._queued += taken
+            goal = self._queued
         if not self._wake.is_set():
             self._wake.set()
+        return taken, goal
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is queued, for at most about `timeout_s`; the rest is dropped. Blocks the caller."""

@@ -1,8 +1,8 @@
 """A worker's connection to the control process: snapshots come, what was recorded goes.
 
 What was recorded leaves before its answer does: a worker that is killed loses nothing but its requests in flight.
-A batch is kept until it is taken. While the control process is away, counts stay here, and audit records go to a
-file of the worker's own, which the control process adds to its own when it is back.
+A batch is kept until it is taken. While the control process is away, or takes nothing, counts stay here, and audit
+records go to files of the worker's own, which the control process adds to its own when it is back.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import contextlib
 import logging
 import os
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 from extproc.codec.grpc_messages import GrpcFault, Messages
 from extproc.codec.workers import (
@@ -25,7 +26,6 @@ from extproc.codec.workers import (
     Taken,
     read_told,
     said,
-    size,
 )
 from extproc.model.commands import RecordDecision
 from extproc.recorded import Recorded
@@ -33,34 +33,22 @@ from extproc.recorded import Recorded
 log = logging.getLogger("extproc.worker")
 
 RETRY_S = 0.1
+SAY_EVERY_S = 1.0
+"""How often the number of open streams is said where nothing else is."""
+
 MAX_KEPT_BYTES = 8 << 20
-"""Audit records sent and not taken yet; beyond it, further ones go to the file."""
+"""Batches sent and not taken yet; beyond it nothing is sent until half of it is taken."""
 
 TAKEN_S = 2.0
 """How long a worker that ends waits for its last batches to be taken."""
 
 
-class Spill:
-    """Where audit records go meanwhile: opened when there are some, closed to be taken over."""
+class Spill(Protocol):
+    """Where audit records go meanwhile. `append` gives how many are lost; after `close` the others may be taken
+    over."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd: int | None = None
-        self.dropped = 0
-
-    def append(self, lines: tuple[bytes, ...]) -> None:
-        try:
-            if self._fd is None:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-            os.write(self._fd, b"".join(lines))
-        except OSError as error:
-            self.dropped += len(lines)
-            log.error("%d audit records dropped, %d since the start: %s", len(lines), self.dropped, error)
-
-    def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+    def append(self, lines: Sequence[bytes]) -> int: ...
+    def close(self) -> None: ...
 
 
 class ControlLink:
@@ -75,8 +63,10 @@ class ControlLink:
         self._news = asyncio.Event()
         self._recorded = Recorded()
         self._audit: list[bytes] = []
-        self._kept: deque[Batch] = deque()
+        self._kept: deque[tuple[Batch, int]] = deque()  # with their bytes
         self._kept_bytes = 0
+        self._full = False
+        self._open_said = 0
         self._all_taken = asyncio.Event()
         self._all_taken.set()
         self._number = 0
@@ -88,9 +78,9 @@ class ControlLink:
         self.decision_seconds = self._recorded.decision_seconds
         self.stream_opened = self._recorded.stream_opened
 
-    def spill_to(self, path: Path) -> None:
-        """Where records go while the control process is away; to be said before the first."""
-        self._spill = Spill(path)
+    def spill_to(self, spill: Spill) -> None:
+        """To be said before the first record."""
+        self._spill = spill
 
     def decided(self, record: RecordDecision) -> None:
         self._recorded.decided(record)
@@ -113,7 +103,9 @@ class ControlLink:
             gone = self._loop.create_future()
             try:
                 await self._loop.create_unix_connection(lambda gone=gone: _Peer(self, gone), str(self._path))  # type: ignore[misc]
-                await gone
+                while not gone.done():
+                    await asyncio.wait({gone}, timeout=SAY_EVERY_S)
+                    self._say_open()
             except OSError:
                 pass
             await asyncio.sleep(RETRY_S)
@@ -133,7 +125,7 @@ class ControlLink:
             self._transport.write(said(Applied(generation, error)))
 
     async def close(self) -> None:
-        """Wait for what was sent to be taken; what is not then goes to the file."""
+        """Wait for what was sent to be taken; what is not then goes to a file."""
         self._flush()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TAKEN_S):
@@ -156,22 +148,30 @@ class ControlLink:
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
-        for batch in self._kept:
+        for batch, _ in self._kept:
             self._recorded.merge(batch.delta)
-            self._put_aside(batch.audit)
+        self._put_aside(tuple(line for batch, _ in self._kept for line in batch.audit))
         self._kept.clear()
         self._kept_bytes = 0
+        self._full = False
         self._all_taken.set()
 
     def heard(self, message: SnapshotTold | Taken) -> None:
         if isinstance(message, Taken):
-            while self._kept and self._kept[0].number <= message.batch:
-                self._kept_bytes -= size(self._kept.popleft().audit)
-            if not self._kept:
-                self._all_taken.set()
-            return
-        self._told = message
-        self._news.set()
+            self._taken(message.batch)
+        else:
+            self._told = message
+            self._news.set()
+
+    def _taken(self, number: int) -> None:
+        while self._kept and self._kept[0][0].number <= number:
+            self._kept_bytes -= self._kept.popleft()[1]
+        if self._full and self._kept_bytes <= MAX_KEPT_BYTES // 2:
+            self._full = False
+            self._close_spill()
+            self._flush()
+        if not self._kept:
+            self._all_taken.set()
 
     def _send(self, transport: asyncio.Transport, data: bytes) -> None:
         """At once, where the event loop would wait for the end of its turn."""
@@ -183,24 +183,32 @@ class ControlLink:
             transport.write(data[sent:])
 
     def _put_aside(self, audit: tuple[bytes, ...]) -> None:
-        if audit:
-            assert self._spill is not None, "records come after the first snapshot"
-            self._spill.append(audit)
+        if not audit:
+            return
+        assert self._spill is not None, "records come after the first snapshot"
+        if lost := self._spill.append(audit):
+            self._recorded.dropped(lost)
+
+    def _say_open(self) -> None:
+        """Streams may be open for long before anything of them is recorded."""
+        if self._recorded.open != self._open_said:
+            self._flush()
 
     def _flush(self) -> None:
         self._due = False
         audit, self._audit = tuple(self._audit), []
-        if self._transport is None or self._kept_bytes > MAX_KEPT_BYTES:
+        if self._transport is None or self._full:
             self._put_aside(audit)
-            audit = ()
-        if self._transport is None:
             return
         self._number += 1
         batch = Batch(self._number, self._recorded.take(), audit)
-        self._kept.append(batch)
+        data = said(batch)
+        self._open_said = batch.delta.open
+        self._kept.append((batch, len(data)))
+        self._kept_bytes += len(data)
+        self._full = self._kept_bytes > MAX_KEPT_BYTES
         self._all_taken.clear()
-        self._kept_bytes += size(audit)
-        self._send(self._transport, said(batch))
+        self._send(self._transport, data)
 
 
 class _Peer(asyncio.Protocol):

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from extproc import collectors
 from extproc.recorded import Delta, Recorded
+from extproc.tally import Counts
 
 
 class AuditCounts(Protocol):
@@ -65,6 +66,7 @@ class Metrics:
         self._last_reload.set(1)
         self._waiting = self._gauge("llm_config_waiting_for_restart", "Changed keys that need a restart.")
         self._set = self._gauge("llm_parameter_set_info", "The active parameter set.", "name", "version")
+        self._workers = self._gauge("llm_workers", "Data-plane processes, where there are several.", "state")
         self._gauge("llm_build_info", "The running version.", "version").labels(version).set(1)
 
     def _counts(self, family: str, text: str, *labels: str) -> None:
@@ -77,14 +79,18 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
 
-    def merge(self, worker: str, delta: Delta) -> None:
-        """Add what another process recorded."""
-        self.recorded.merge(delta)
-        self._open_elsewhere[worker] = delta.open
+    def merge(self, delta: Delta) -> int:
+        """Add what another process recorded; how many series of it are not known here."""
+        return self.recorded.merge(delta)
 
-    def gone(self, worker: str) -> None:
-        """Its streams went with it."""
-        self._open_elsewhere.pop(worker, None)
+    def open_elsewhere(self, worker: str, streams: int) -> None:
+        """How many streams another process has open; 0 where it is gone."""
+        self._open_elsewhere[worker] = streams
+
+    def workers(self, *, expected: int, ready: int) -> None:
+        """`ready`: they have a snapshot in force, and take requests."""
+        self._workers.labels("expected").set(expected)
+        self._workers.labels("ready").set(ready)
 
     def published(self, generation: int, parameter_set: str) -> None:
         """A snapshot is current; `parameter_set` is `name@version`. The info series of the last one goes."""
@@ -107,7 +113,7 @@ class Metrics:
 
     def watch_audit(self, counts: AuditCounts) -> None:
         """Expose the audit writer's own counts."""
-        self.registry.register(_AuditCollector(counts))
+        self.registry.register(_AuditCollector(counts, self.recorded.counts["dropped"]))
 
     def exposition(self) -> tuple[bytes, str]:
         """The text format and its content type."""
@@ -116,15 +122,17 @@ class Metrics:
 
 
 class _AuditCollector(Collector):
-    def __init__(self, counts: AuditCounts) -> None:
+    def __init__(self, counts: AuditCounts, dropped: Counts) -> None:
         self._counts = counts
+        self._dropped = dropped
 
     def collect(self) -> Iterator[Metric]:
         records = CounterMetricFamily(
             "llm_audit_records", "Audit records by what became of them.", labels=("result",)
         )
         records.add_metric(("written",), self._counts.written)
-        records.add_metric(("dropped",), self._counts.dropped)
+        elsewhere = sum(count for _, count in self._dropped.items())
+        records.add_metric(("dropped",), self._counts.dropped + elsewhere)
         yield records
         yield CounterMetricFamily(
             "llm_audit_failures", "Errors while writing audit records.", value=self._counts.failures

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from bench import __main__ as command
-from bench import load, noop_server, report, soak
+from bench import instructions, load, native_server, profile, report, soak
 from bench.bodies import SIZES, body, chat
-from bench.compare import Case, Measured, Plan, Round, compare, ratios
+from bench.canned import CannedStream
+from bench.compare import Plan, compare
 from bench.errors import CannotMeasure
-from bench.load import Load
-from bench.micro import STEPS, body_message, headers_message, micro
-from bench.processes import cpu_s, resident_mb, rss_mb
-from bench.variants import NAMES, NONE, NOOP, OURS, config_text, envoy_config, routes
-from extproc.codec.wire import ext_proc_pb2 as pb
+from bench.micro import STEPS, body_message, headers_message, micro, recording, servicer
+from bench.processes import ROOT, cpu_s, resident_mb, rss_mb
+from bench.variants import KINDS, NAMES, NATIVE, NONE, OURS_TWO, config_text, envoy_config, routes
+from extproc.codec.grpc_messages import OK
 from extproc.settings import load as load_settings
 
 H2LOAD = """starting benchmark...
@@ -95,50 +98,12 @@ def test_cpu_of_a_process_is_that_of_its_threads() -> None:
     assert cpu_s(os.getpid()) - before == pytest.approx(0.05, abs=0.02)
 
 
-def one_round(sidecar_us: float | None, *, errors: int = 0) -> Round:
-    return Round(Load(10, errors, 1.0, 1.0, 2.0), errors, sidecar_us, 100.0, None if sidecar_us is None else 50.0)
-
-
-def measured(ours: list[float], noop: list[float], *, errors: int = 0) -> Measured:
-    return Measured(
-        {
-            Case(NONE, "2 KB", 1): [one_round(None) for _ in ours],
-            Case(NOOP, "2 KB", 1): [one_round(us) for us in noop],
-            Case(OURS, "2 KB", 1): [one_round(us, errors=errors) for us in ours],
-        }
-    )
-
-
-def test_ratios_are_taken_round_by_round() -> None:
-    (ratio,) = ratios(measured([120, 300, 130], [100, 200, 100]))
-    assert (ratio.median, ratio.least, ratio.most) == (1.3, 1.2, 1.5)
-
-
-def test_the_report_shows_targets_and_errors() -> None:
-    good = report.Results(measured([120], [100]))
-    bad = report.Results(measured([150], [100], errors=2))
-    assert good.good and "<= 1.3 met" in report.text(good)
-    assert not bad.good and "<= 1.3 MISSED" in report.text(bad)
-    assert json.loads(json.dumps(report.tree(bad)))["cases"][2]["rounds"][0]["errors"] == 2
-
-
 def test_a_table_is_aligned() -> None:
     assert report.table(("a", "b", "n"), [("x", "yy", "10")]).splitlines() == [
         "a  b    n",
         "-  --  --",
         "x  yy  10",
     ]
-
-
-def test_flat_is_less_than_5_mb_after_the_first_tenth() -> None:
-    rising = tuple(50.0 + step for step in range(soak.SAMPLES))
-    steep, flat = soak.Soak(200_000, 0, rising), soak.Soak(200_000, 0, (10.0, *[60.0] * 19))
-    assert (steep.at(10), steep.at(50), steep.at(100)) == (51.0, 59.0, 69.0)
-    assert (steep.growth_mb, steep.flat) == (18.0, False)
-    assert steep.slope_mb == pytest.approx(10.0)
-    assert (flat.growth_mb, flat.flat, flat.slope_mb) == (0.0, True, 0.0)
-    assert not report.Results(Measured(), soak=steep).good
-    assert report.Results(Measured(), soak=flat).good
 
 
 def test_only_judged_routes_turn_the_filter_on() -> None:
@@ -156,18 +121,12 @@ def test_a_config_is_laid_under_the_benchmarks_own(folder: Path) -> None:
     assert settings.pools[0].schedules_by_priority is True
 
 
-def test_the_no_op_answers_both_phases() -> None:
-    said, over = noop_server.answer(headers_message(2))
-    headers = pb.ProcessingResponse.FromString(said)
-    assert not over
-    assert headers.WhichOneof("response") == "request_headers"
-    said, over = noop_server.answer(body_message(b'{"a":2}'))
-    assert over
-    answer = pb.ProcessingResponse.FromString(said)
-    common = answer.request_body.response
-    assert json.loads(common.body_mutation.body) == {"x": 1, "a": 2}
-    assert common.header_mutation.set_headers[0].header.raw_value == b"13"
-    assert common.clear_route_cache
+def test_a_variant_talks_as_its_name_says() -> None:
+    settings = {name: load_settings(config_text(8000, None, kind)) for name, kind in KINDS.items()}
+    assert {name for name, each in settings.items() if each.transport == "grpc"} == {
+        name for name in NAMES if "grpc" in name
+    }
+    assert {name for name, each in settings.items() if each.workers == 2} == {OURS_TWO}
 
 
 def test_every_step_is_measured(folder: Path) -> None:
@@ -177,25 +136,69 @@ def test_every_step_is_measured(folder: Path) -> None:
     assert steps.us["whole request"] > steps.us["parse"]
 
 
-@pytest.mark.envoy
-def test_one_tiny_round(folder: Path) -> None:
+def test_a_canned_stream_is_answered_and_ends(folder: Path) -> None:
+    data = body("2 KB").data
+    with recording(folder, None) as (recorder, _, settings), patch.object(recorder, "stream_ended") as ended:
+        stream = CannedStream(servicer(settings, recorder), (headers_message(len(data)), body_message(data)))
+        stream()
+    assert [call.args for call in ended.call_args_list] == [("completed",)] * 3
+    assert b"customer-4711" in stream.sink.last
+    assert OK in stream.sink.last
+
+
+def test_the_page_names_every_option() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    known = {option for action in _options() for option in action.option_strings if option.startswith("--")}
+    assert set(re.findall(r"`(--[a-z-]+)", page)) == known - {"--help"}
+
+
+def _options() -> list[argparse.Action]:
+    return command._parser()._actions
+
+
+def test_a_baseline_is_of_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--quick", "--write-baseline"])
+    assert "not with --quick" in capsys.readouterr().err
+
+
+@pytest.fixture
+def h2load() -> None:
     if shutil.which(load.PROGRAM) is None:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{load.PROGRAM} is missing: apt-get install {load.PACKAGE}")
         pytest.skip(f"{load.PROGRAM} is not installed: apt-get install {load.PACKAGE}")
-    plan = Plan(rounds=1, seconds=0.05, bodies=("2 KB",), connections=(1,))
+
+
+@pytest.mark.envoy
+def test_one_tiny_round(folder: Path, h2load: None) -> None:
+    names = tuple(name for name in NAMES if name != NATIVE or native_server.built(silent))
+    plan = Plan(rounds=1, seconds=0.05, bodies=("2 KB",), connections=(1,), variants=names)
     seen = compare(plan, folder, None, silent)
-    assert [case.variant for case in seen.rounds] == list(NAMES)
+    assert [case.variant for case in seen.rounds] == list(names)
     assert seen.errors == 0
     for case, (only,) in seen.rounds.items():
         assert only.envoy_us > 0
         assert (only.sidecar_us is None) == (case.variant == NONE)
-    assert "ours / no-op" in report.text(report.Results(seen))
+    assert "CPU: ours, fast / no-op, grpc.aio" in report.text(report.Results(seen))
 
 
 @pytest.mark.envoy
-def test_a_short_soak(folder: Path) -> None:
-    if shutil.which(load.PROGRAM) is None:
-        pytest.skip(f"{load.PROGRAM} is not installed: apt-get install {load.PACKAGE}")
-    seen = soak.soak(400, folder, None, silent)
-    assert (seen.requests, seen.errors, len(seen.rss_mb)) == (400, 0, soak.SAMPLES)
+def test_a_short_soak(folder: Path, h2load: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "SETTLE_S", 0.0)
+    monkeypatch.setattr(soak, "BACK_S", 1.0)
+    alone, many = soak.soaks(400, folder, None, silent)
+    assert list(alone.processes) == ["sidecar"]
+    assert list(many.processes) == ["supervisor", "control", "worker 1", "worker 2"]
+    for each in (alone, many):
+        assert (each.requests, each.errors, each.streams) == (400, 0, (0, 0))
+        assert {len(process.rss_mb) for process in each.processes.values()} == {soak.SAMPLES}
+
+
+@pytest.mark.envoy
+def test_a_short_profile(folder: Path, h2load: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "told", lambda *_: "counted")
+    monkeypatch.setattr(profile, "SAMPLES_PER_S", 50)
+    told = profile.profile(folder / "flames.svg", 1, folder, None, silent)
+    assert told.endswith("counted")
+    assert "<svg" in (folder / "flames.svg").read_text()

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shlex
+import sys
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from extproc.app import Listening
+from extproc.app import Listening, Sidecar
+from extproc.cli import processes, up
 from extproc.cli.engines import standin_engines
 from extproc.cli.main import main
 from extproc.cli.up import EXAMPLES, banner, curl, where, with_engines
+from extproc.errors import CannotStart
 from extproc.model.names import Engine, Tier
 from extproc.model.topology import Endpoint
 from extproc.pools import Pool
@@ -108,3 +113,73 @@ def test_wrong_use(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         main(["up", *argv])
     assert end.value.code == 2
     assert "usage: extproc" in capsys.readouterr().err
+
+
+# ── what runs besides ────────────────────────────────────────────────────────────────────────────
+
+
+def child(code: str) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
+    return processes.child("it", sys.executable, "-c", code)
+
+
+FOR_EVER = "import signal; signal.pause()"
+
+
+async def test_it_goes_on_until_it_is_asked_to_stop() -> None:
+    stop = asyncio.Event()
+    async with child(FOR_EVER) as envoy, child(FOR_EVER) as others:
+        going = asyncio.Task(up._until(stop, {"Envoy": envoy, "the others": others}))
+        await asyncio.sleep(0.01)
+        assert not going.done()
+        stop.set()
+        assert await going == 0
+
+
+@pytest.mark.parametrize("name", ["Envoy", "the others"])
+async def test_or_until_one_of_them_ends(name: str) -> None:
+    async with child("raise SystemExit(3)") as ends, child(FOR_EVER) as goes_on:
+        running = {"one": goes_on, name: ends}
+        with pytest.raises(CannotStart, match=f"{name} ended with code 3"):
+            await up._until(asyncio.Event(), running)
+
+
+class Ready:
+    """A sidecar whose workers are there after so many seconds."""
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s = after_s
+
+    async def served(self) -> None:
+        await asyncio.sleep(self._after_s)
+
+
+async def workers(tmp_path: Path, sidecar: Ready, code: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who runs then, where `extproc workers` is this code."""
+    monkeypatch.setattr(up, "PROGRAM", (sys.executable, "-c", code))
+    async with AsyncExitStack() as stack:
+        settings = load("workers: 2")
+        return [*await up._workers(stack, cast(Sidecar, sidecar), settings, tmp_path, "error")]
+
+
+async def test_workers_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await workers(tmp_path, Ready(0.01), FOR_EVER, monkeypatch) == ["the process of the workers"]
+
+
+async def test_workers_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CannotStart, match="the workers ended with code 7"):
+        await workers(tmp_path, Ready(3600), "raise SystemExit(7)", monkeypatch)
+
+
+async def test_workers_that_never_take_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "READY_S", 0.05)
+    with pytest.raises(CannotStart, match=r"no worker was ready within 0\.05 s"):
+        await workers(tmp_path, Ready(3600), FOR_EVER, monkeypatch)
+
+
+async def test_what_the_workers_are_started_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = (
+        "import os, sys; from extproc.cli import main as m; a = m._parser().parse_args(sys.argv[1:]); "
+        "sys.exit(0 if (a.count, a.parent, a.log_level) == (2, os.getppid(), 'error') else 5)"
+    )
+    with pytest.raises(CannotStart, match="the workers ended with code 0"):
+        await workers(tmp_path, Ready(3600), parse, monkeypatch)

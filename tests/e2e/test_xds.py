@@ -200,11 +200,14 @@ async def test_a_cluster_without_endpoints_is_answered(followed: Followed) -> No
     assert stats == {"cluster_manager.warming_clusters": 0, "cluster.empty.membership_total": 0}
 
 
+CLOSED = "cluster.pool.upstream_cx_destroy"
+
+
 async def test_runtime_trips_a_breaker_without_a_new_cluster(followed: Followed) -> None:
     pool = {"pool": followed.pool(1, 1, 1)}
     async with Clients(followed.envoy.port) as clients:
         await clients.more(50)
-        opened = [engine.opened for engine in followed.engines]
+        closed = await followed.envoy.stats(CLOSED)
         await followed.control.accepted(
             world(pool, to="pool", layer={"circuit_breakers.pool.default.max_requests": 0})
         )
@@ -214,7 +217,8 @@ async def test_runtime_trips_a_breaker_without_a_new_cluster(followed: Followed)
         before = clients.failed
         await clients.more(200)
         assert clients.failed == before
-        assert [engine.opened for engine in followed.engines] == opened
+        # More may be opened, where two requests meet at one engine; none may go.
+        assert await followed.envoy.stats(CLOSED) == closed
     assert followed.control.notes.pushes[Kind.CDS] == 1
 
 
@@ -295,7 +299,8 @@ async def test_a_second_envoy_has_another_view(followed: Followed, tmp_path: Pat
 
 async def test_envoy_boots_from_files_with_no_control_plane_and_follows_them(tmp_path: Path) -> None:
     async with Upstream() as one, Upstream() as two:
-        files = XdsFiles(tmp_path / "xds")
+        failures: list[None] = []
+        files = XdsFiles(tmp_path / "xds", on_failure=lambda: failures.append(None))
         files.write(world({"pool": {one.port: 1, two.port: 1}}, to="pool"))
         async with Envoy(from_files(tmp_path / "xds"), tmp_path) as envoy:
             assert await envoy.serves() < 3
@@ -315,7 +320,7 @@ async def test_envoy_boots_from_files_with_no_control_plane_and_follows_them(tmp
                         break
                 assert set(await clients.more(20)) == {two.port}
                 assert clients.failed == 0
-    assert files.failures == 0
+    assert failures == []
 
 
 async def until_weights(envoy: Envoy, name: str, wanted: dict[int, int]) -> None:

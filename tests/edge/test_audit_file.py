@@ -380,3 +380,87 @@ def test_a_file_moved_by_someone_else_is_opened_anew(
 def test_bounds_are_positive(tmp_path: Path, opened: Opened, wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         opened(tmp_path / "audit.jsonl", **wrong)
+
+
+# ── who wants to know when it is on the disk ─────────────────────────────────────────────────────
+
+
+def test_append_says_what_written_reaches(tmp_path: Path, opened: Opened) -> None:
+    """Whatever was dropped before, or is dropped now."""
+    file = opened(tmp_path / "audit.jsonl", max_pending=10, linger_s=60)
+    assert file.append([record(number) for number in range(4)]) == 4
+    assert file.append(()) == 4
+    assert file.append([record(number) for number in range(4, 20)]) == 10
+    assert file.append((record(20),)) == 10
+    assert (file.written, file.dropped) == (0, 11)
+    file.close()
+    assert file.written == 10
+    assert file.append((record(21),)) == 10
+
+
+class Waiting(threading.Thread):
+    """`append_waiting` in a thread; `result` None while it waits."""
+
+    def __init__(self, file: AuditFile, records: list[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._file = file
+        self._records = records
+        self.result: bool | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.result = self._file.append_waiting(self._records)
+
+
+def test_one_that_waits_drops_nothing_where_the_queue_is_full(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(0)
+    disk.full = True
+    monkeypatch.setattr(os, "write", disk.write)
+    file = opened(tmp_path / "audit.jsonl", max_pending=7)
+    file.append([record(number) for number in range(5)])
+    waiting = Waiting(file, [record(number) for number in range(5, 40)])
+    eventually(lambda: file.pending == 7)
+    assert waiting.result is None
+    disk.full = False
+    waiting.join(10)
+    assert waiting.result is True
+    assert numbers(tmp_path / "audit.jsonl") == list(range(40))
+    assert file.dropped == 0
+
+
+def test_one_that_waits_for_what_others_queued(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(0)
+    disk.full = True
+    monkeypatch.setattr(os, "write", disk.write)
+    file = opened(tmp_path / "audit.jsonl")
+    file.append((record(0),))
+    waiting = Waiting(file, [])
+    eventually(lambda: file.failures >= 2)
+    assert waiting.result is None
+    disk.full = False
+    waiting.join(10)
+    assert waiting.result is True
+    assert file.written == 1
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_closed_while_one_waits(opened: Opened, full: bool) -> None:
+    file = opened(Path("/dev/full"), max_pending=5 if full else 100)
+    waiting = Waiting(file, [record(number) for number in range(20)])
+    eventually(lambda: file.pending > 0)
+    file.close(0.05)
+    waiting.join(10)
+    assert waiting.result is False
+
+
+def test_closed_before_one_waits(tmp_path: Path, opened: Opened) -> None:
+    file = opened(tmp_path / "audit.jsonl")
+    file.append((record(0),))
+    file.close()
+    assert file.append_waiting(()) is True
+    assert file.append_waiting((record(1),)) is False
+    assert file.dropped == 0

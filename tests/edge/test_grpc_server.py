@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import stat
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from extproc.edge import grpc_server
 from extproc.edge.grpc_server import MAX_SOCKET_PATH, bind, clear_stale, server
 from extproc.errors import CannotStart
 
@@ -139,3 +141,62 @@ def test_a_stale_socket_is_cleared(tmp_path: Path) -> None:
     path = stale(tmp_path / "s")
     clear_stale(path)
     assert not path.exists()
+
+
+# ── a socket for a server that brings no gRPC library ────────────────────────────────────────────
+
+
+def opened(address: str) -> str:
+    """What was bound; closed again."""
+    made, bound = grpc_server.listening(address)
+    made.close()
+    return bound
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_a_socket_is_never_the_worlds(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        assert opened(f"unix:{tmp_path}/s") == f"unix:{tmp_path}/s"
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o660
+
+
+def test_nobody_connects_before_somebody_listens(tmp_path: Path) -> None:
+    """So that its mode, set after it was bound, is right for the first who comes."""
+    made, _ = grpc_server.listening(f"unix:{tmp_path}/s")
+    with made, socket.socket(socket.AF_UNIX) as other, pytest.raises(ConnectionRefusedError):
+        other.connect(f"{tmp_path}/s")
+
+
+def test_one_left_behind_is_replaced_and_one_in_use_is_not(tmp_path: Path) -> None:
+    stale(tmp_path / "s")
+    made, _ = grpc_server.listening(f"unix:{tmp_path}/s")
+    made.listen()
+    with made, pytest.raises(CannotStart, match="another process listens there"):
+        grpc_server.listening(f"unix:{tmp_path}/s")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_a_port_of_ours(host: str) -> None:
+    made, bound = grpc_server.listening(f"{host}:0")
+    with made:
+        made.listen()
+        assert bound == f"{host}:{made.getsockname()[1]}"
+        with pytest.raises(CannotStart, match="Address already in use"):
+            grpc_server.listening(bound)
+    assert opened(bound) == bound  # at once, though connections may linger
+
+
+@pytest.mark.parametrize(
+    "address", ["bogus", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999", "no.invalid:80", "unix:/none/s", "unix:/"]
+)
+def test_no_socket_for_what_is_no_address(address: str) -> None:
+    with pytest.raises(CannotStart, match="cannot listen on "):
+        grpc_server.listening(address)
+
+
+def test_a_long_path_is_none_of_the_kernels(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="is longer than 107 bytes"):
+        grpc_server.listening(f"unix:{tmp_path}/{'s' * 107}")

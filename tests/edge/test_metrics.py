@@ -12,6 +12,7 @@ from extproc.edge.metrics import Metrics
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.model.names import Dialect, Engine, Family, Field, RequestClass, Tier
 from extproc.model.values import ABSENT, Change, Decision, Target
+from extproc.recorded import Recorded
 from extproc.tally import MAX_VALUES
 
 
@@ -180,3 +181,44 @@ def test_counting_a_decision_costs_little(metrics: Metrics) -> None:
             metrics.recorded.decided(record)
         best = min(best, (time.perf_counter() - begin) / 200)
     assert best < 20e-6
+
+
+# ── other processes ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_other_processes_recorded_is_added(metrics: Metrics) -> None:
+    elsewhere = Recorded()
+    for recorded in (elsewhere, metrics.recorded):
+        recorded.decided(decided((Field.TEMPERATURE, "tier.strict")))
+        recorded.decision_seconds(0.25)
+        recorded.stream_opened()
+        recorded.stream_ended("completed")
+    assert metrics.merge(elsewhere.take()) == 0
+    labels = {"dialect": "openai_chat", "tier": "strict", "class": "best-effort"}
+    assert value(metrics, "llm_requests_total", **labels) == 2
+    assert value(metrics, "llm_decision_seconds_sum") == 0.5
+    assert value(metrics, "llm_streams_total", outcome="completed") == 2
+
+
+def test_open_streams_of_all_processes(metrics: Metrics) -> None:
+    metrics.recorded.stream_opened()
+    metrics.open_elsewhere("1", 3)
+    metrics.open_elsewhere("2", 4)
+    assert value(metrics, "llm_streams_open") == 8
+    metrics.open_elsewhere("1", 0)
+    assert value(metrics, "llm_streams_open") == 5
+
+
+def test_records_lost_elsewhere_are_dropped_ones(metrics: Metrics) -> None:
+    metrics.watch_audit(Audit(written=5, dropped=2, failures=1, pending=3))
+    elsewhere = Recorded()
+    elsewhere.dropped(7)
+    metrics.merge(elsewhere.take())
+    assert value(metrics, "llm_audit_records_total", result="dropped") == 9
+
+
+def test_workers_are_shown_where_there_are_several(metrics: Metrics) -> None:
+    assert series(metrics, "llm_workers") == []
+    metrics.workers(expected=4, ready=3)
+    assert value(metrics, "llm_workers", state="expected") == 4
+    assert value(metrics, "llm_workers", state="ready") == 3

@@ -19,10 +19,9 @@ from extproc.edge.prometheus_query import Queries, read, url
 from extproc.edge.scrape import Pages
 from extproc.engines.exposition import Point
 from extproc.engines.failures import Cause, Failure
-from extproc.engines.joining import Join, find
+from extproc.engines.joining import Join, keyed
 from extproc.engines.reading import Reading, Source
 from extproc.engines.reading import read as read_source
-from extproc.model.topology import Endpoint
 from tests.ports import free_port
 
 
@@ -135,7 +134,7 @@ async def test_a_real_prometheus(pages: Pages, tmp_path: Path) -> None:
         await process.wait()
     reading = read_source(Source.PROMETHEUS, found, None, label="instance", now=5.0)
     assert isinstance(reading, Reading)
-    sample = find(reading.samples, Endpoint("127.0.0.1", port), Join.ENDPOINT)
+    sample = keyed(reading.samples, Join.ENDPOINT).get(f"127.0.0.1:{port}")
     assert sample is not None
     assert sample.memory == 0.5
     assert wrong == Failure(Cause.STATUS, "400")
