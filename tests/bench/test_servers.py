@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -133,7 +132,8 @@ def test_a_tree_is_all_that_was_started() -> None:
 
 
 def test_one_alone_is_the_sidecar() -> None:
-    assert tree.named(os.getpid()) == {"sidecar": os.getpid()}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as alone:
+        assert tree.named(alone.pid) == {"sidecar": alone.pid}
 
 
 NET_UNIX = """Num       RefCount Protocol Flags    Type St Inode Path
