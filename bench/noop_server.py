@@ -7,14 +7,13 @@ nothing: headers go on, a body gets one key in front and its content-length.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import uvloop
 
+from extproc.cli.signals import stop_on_signals
 from extproc.codec.ext_proc import METHOD_NAME, METHOD_SERVICE
 from extproc.codec.wire import ext_proc_pb2 as pb
 from extproc.edge import ext_proc, grpc_server
@@ -100,9 +99,7 @@ TRANSPORTS = {"fast": _fast, "grpc": _grpc}
 
 
 async def serve(transport: str, address: str, max_body_bytes: int) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_on_signals()
     end = await TRANSPORTS[transport](address, max_body_bytes)
     await stop.wait()
     await end()
@@ -114,8 +111,7 @@ def main() -> None:
     parser.add_argument("--transport", choices=sorted(TRANSPORTS), default="fast")
     parser.add_argument("--max-body-bytes", type=int, default=16 << 20)
     arguments = parser.parse_args()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(arguments.transport, arguments.listen, arguments.max_body_bytes))
+    uvloop.run(serve(arguments.transport, arguments.listen, arguments.max_body_bytes))
 
 
 if __name__ == "__main__":

@@ -93,6 +93,18 @@ def free_port() -> int:
                 return port
 
 
+def answers(port: int) -> bool:
+    """Whether an HTTP server is healthy."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
 def accepts(path: Path) -> bool:
     """Whether somebody listens on a unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:

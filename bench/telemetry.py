@@ -184,8 +184,7 @@ def main(argv: Sequence[str]) -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     if options.serve is not None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(options.serve, options.endpoints, options.ticks + 8))
+        uvloop.run(serve(options.serve, options.endpoints, options.ticks + 8))
         return 0
     try:
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:

@@ -56,11 +56,11 @@ def named(root: int) -> dict[str, int]:
 
 
 def _name(pid: int) -> str:
-    numbers = [found[1] for path in _sockets(pid) if (found := _WORKER.search(path))]
+    numbers = [found[1] for path in sockets(pid) if (found := _WORKER.search(path))]
     return f"worker {numbers[0]}" if numbers else "control"
 
 
-def _sockets(pid: int) -> list[str]:
+def sockets(pid: int) -> list[str]:
     """Paths of the unix sockets a process listens on."""
     held = set()
     for each in Path(f"/proc/{pid}/fd").iterdir():

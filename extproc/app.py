@@ -63,7 +63,6 @@ class ConfigSource:
         self._adjust = adjust
         self.settings = self._load(self._text())
         self.waiting: tuple[str, ...] = ()
-        self.told: SnapshotTold | None = None
 
     def read(self) -> bytes:
         return self._text() + self._secrets_mark()
@@ -75,11 +74,15 @@ class ConfigSource:
         effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
         held = secrets.read(effective)
         built = snapshot(effective, held, generation=generation)
-        self.told = snapshot_told(effective, held, generation)
+        self._built = held, generation
         if waiting:
             log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
         self.settings = effective
         return built
+
+    def told(self) -> SnapshotTold:
+        """What workers build the last snapshot from."""
+        return snapshot_told(self.settings, *self._built)
 
     def _load(self, content: bytes) -> Settings:
         settings = self._adjust(load(content))
@@ -218,15 +221,13 @@ class Sidecar:
 
     async def _await_workers(self, audit: AuditFile) -> str:
         """They come by themselves: whoever started this process starts them."""
-        told = self._source.told
-        assert told is not None, "a snapshot was built"
         self._workers = DataPlane(
             self._settings,
             self._state_dir,
             metrics=self._metrics,
             audit=audit,
             merging=self._merging,
-            told=told,
+            told=self._source.told(),
             ready=self._health.set_serving,
         )
         return await self._workers.start(self._stack)
@@ -319,8 +320,8 @@ class _Reloads:
             self._configure(settings.model_copy(update={"pools": [*settings.pools, *leaving]}))
             time.sleep(ENVOY_FOLLOWS_S)
         self._on_loop(self.board.publish, snapshot)
-        if self.workers is not None and self.source.told is not None:
-            asyncio.run_coroutine_threadsafe(self.workers.publish(self.source.told), self.loop).result()
+        if self.workers is not None:
+            asyncio.run_coroutine_threadsafe(self.workers.publish(self.source.told()), self.loop).result()
         if leaving or not moved:
             self._configure(settings)
 

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint
+from extproc.model.topology import MAX_PORT, Endpoint
 from extproc.pools import GRPC_SUFFIX, Pool, PoolSpec
 from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
 from extproc.settings import Settings
 
-MAX_PORT = 65535
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -143,6 +142,6 @@ def tcp(text: str) -> Tcp:
 
 
 def address(text: str, state_dir: Path) -> Tcp | Pipe:
-    if text.startswith("unix:"):
-        return Pipe(str(state_dir / text.removeprefix("unix:")))
-    return tcp(text)
+    """An address of the config as Envoy is told it."""
+    found = absolute(text, state_dir)
+    return Pipe(found.removeprefix("unix:")) if found.startswith("unix:") else tcp(found)

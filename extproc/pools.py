@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import SHAPE, Config, Name, problems_of
 from extproc.model.names import Engine
-from extproc.model.topology import Endpoint, Role, authority
+from extproc.model.topology import MAX_PORT, Endpoint, Role, authority
 
 MAX_ENDPOINTS = 5000
 """Of one pool: what is read from a file or DNS is bounded like everything else."""
@@ -29,7 +29,7 @@ GRPC_SUFFIX = "-grpc"
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
-Port = Annotated[int, Field(ge=1, le=65535)]
+Port = Annotated[int, Field(ge=1, le=MAX_PORT)]
 Milliseconds = Annotated[float, Field(gt=0, le=3_600_000)]
 
 

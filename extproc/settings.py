@@ -15,7 +15,7 @@ from extproc.engines.joining import TERMS
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import Config, Name, problems_of
 from extproc.model.names import RequestClass, Tier
-from extproc.model.topology import Role
+from extproc.model.topology import MAX_PORT, Role
 from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
 from extproc.pools import Pool, PoolDefaults, PoolSpec, Variant
 from extproc.registry import FIRST, NONE, Engines, ModelDefaults, ModelRules, Registry
@@ -56,7 +56,7 @@ def _address(text: str) -> str:
             return text
     else:
         host, _, port = text.rpartition(":")
-        if host and port.isdecimal() and int(port) <= 65535:
+        if host and port.isdecimal() and int(port) <= MAX_PORT:
             return text
     raise ValueError("allowed: unix:PATH or HOST:PORT")
 

@@ -124,5 +124,4 @@ def test_how_many_workers_are_automatic_is_settled_at_the_start(
     cores[0] = 5
     config.build(b"workers: auto", 2)
     assert (config.settings.workers, config.waiting) == (3, ("workers",))
-    assert config.told is not None
-    assert snapshot_of(config.told)[0].workers == 3
+    assert snapshot_of(config.told())[0].workers == 3

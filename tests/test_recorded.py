@@ -10,32 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
-from extproc.model.names import Dialect, Engine, Family, Field, RequestClass, Tier
-from extproc.model.values import ABSENT, Change, Decision, Target
+from extproc.model.names import Field, Tier
 from extproc.recorded import DECISION_BUCKETS_S, MAX_UNSPREAD, TOKEN_BUCKETS, Counted, Delta, Observed, Recorded
 from extproc.tally import MAX_VALUES
+from tests.decisions import decided
 
 State = tuple[dict[str, dict[tuple[str, ...], int]], dict[str, dict[tuple[str, ...], tuple[list[int], float]]]]
 
 
 def decision(*changes: Field, tier: Tier = Tier.STRICT, max_tokens: int | None = 256) -> RecordDecision:
-    made = Decision(
-        tier=tier,
-        scenario="order",
-        confidence=0.9,
-        source="rules",
-        rule="order",
-        request_class=RequestClass.BEST_EFFORT,
-        tenant="anonymous",
-        engine=Engine.VLLM,
-        pool=None,
-        parameter_set="default@0123456789ab",
-        profile="default",
-        max_tokens=max_tokens,
-        continuation=False,
-        changes=tuple(Change(field, ABSENT, 1, "rule", "why") for field in changes),
-    )
-    return RecordDecision(Target(Family.OPENAI, Dialect.OPENAI_CHAT), made, ())
+    return decided(*((field, "rule") for field in changes), tier=tier, max_tokens=max_tokens)
 
 
 def state(recorded: Recorded) -> State:

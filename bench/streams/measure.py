@@ -16,7 +16,7 @@ import msgspec
 
 from bench.bodies import PATH, body
 from bench.errors import CannotMeasure
-from bench.processes import cpu_s, free_port, rss_mb, running
+from bench.processes import answers, cpu_s, free_port, rss_mb, running
 from bench.streams.native import program
 from bench.variants import NONE, OURS_FAST, Variant, variant
 
@@ -218,19 +218,8 @@ def _engine(plan: Plan, folder: Path) -> Iterator[int]:
     port = free_port()
     command = [str(program()), "engine", str(port)]
     command += ["--events-per-s", f"{plan.rate:g}", "--seconds", f"{plan.seconds:g}"]
-    with running("the engine", command, folder / "engine.log", lambda: _answers(port)):
+    with running("the engine", command, folder / "engine.log", lambda: answers(port)):
         yield port
-
-
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
 
 
 def _check(one: Variant, data: bytes) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import subprocess
 import sys
 import time
@@ -14,8 +12,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from bench.envoys import Node, envoy_command, live, written
 from bench.errors import CannotMeasure
-from bench.processes import ROOT, admin, cpu_s, free_port, running
+from bench.processes import ROOT, admin, answers, cpu_s, free_port, running
 from bench.weights import client, engine
 from bench.weights.client import Seen
 from bench.weights.driver import fragment, sidecar
@@ -23,7 +22,6 @@ from bench.weights.envoy import CLUSTERS, OURS, Variant, bootstrap
 from bench.weights.scenario import Case, Scenario
 from bench.weights.watch import Watch, Weights, pushes, weights
 from bench.weights.work import Work, work
-from extproc.cli.envoy_binary import find_envoy
 
 LEAD_S = 12.0
 """From the first process to the first request: what starting takes, and a first scrape or two."""
@@ -89,26 +87,12 @@ def _engines(scenario: Scenario, case: Case, variants: Sequence[Variant], start_
     file = folder / "engines.json"
     file.write_bytes(msgspec.json.encode(plan))
     command = [sys.executable, "-m", "bench.weights.engine", str(file)]
-    return running("the engines", command, folder / "engines.log", lambda: _answers(servers[-1].port))
+    return running("the engines", command, folder / "engines.log", lambda: answers(servers[-1].port))
 
 
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
-def _envoy(config: dict[str, object], folder: Path):  # type: ignore[no-untyped-def]
-    file = folder / "envoy.json"
-    file.write_text(json.dumps(config))
-    command = [str(find_envoy()), "-c", str(file), "--use-dynamic-base-id", "-l", "warning", "--concurrency", "1"]
-    ready = lambda: admin(folder / "a", "/ready").startswith("LIVE")  # noqa: E731
-    return running("Envoy", command, folder / "envoy.log", ready)
+def _envoy(config: Node, folder: Path):  # type: ignore[no-untyped-def]
+    command = envoy_command(written(folder, config), "--concurrency", "1")
+    return running("Envoy", command, folder / "envoy.log", live(folder / "a"))
 
 
 def _await_endpoints(pipe: Path, variants: Sequence[Variant], start_at: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _alone(source: ConfigSource, state_dir: Path) -> int:
     """The control process, which without workers judges too. Where it is started again, what needs a restart stays
     as it was: the others go on by it."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(Sidecar(source, state_dir)))
+    uvloop.run(_serve(Sidecar(source, state_dir)))
     return 0
 
 

@@ -55,8 +55,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     binary = find_envoy()
     state_dir = state_directory(arguments.state_dir)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_up(arguments, binary, state_dir))
+    return uvloop.run(_up(arguments, binary, state_dir))
 
 
 async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> int:

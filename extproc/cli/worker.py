@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,7 @@ def kept(count: int, state_dir: Path) -> list[Kept]:
 
 
 def _work(number: int, state_dir: Path) -> int:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(Worker(number, state_dir)))
+    uvloop.run(_run(Worker(number, state_dir)))
     return 0
 
 

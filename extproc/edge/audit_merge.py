@@ -19,6 +19,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from extproc import whole_write
+from extproc.whole_write import FILE_MODE
+
 log = logging.getLogger("extproc.audit_merge")
 
 TAIL_BYTES = 32 << 20
@@ -32,8 +35,6 @@ MAX_FILES = 64
 
 CHUNK = 4096
 """Records added before the next ones; each time the disk is waited for."""
-
-FILE_MODE = 0o640
 
 
 class Merged(NamedTuple):
@@ -61,7 +62,9 @@ class Spill:
         try:
             if self._fd < 0:
                 self._fd = self._open()
-            if _write(self._fd, b"".join(lines)) > MAX_FILE_BYTES:
+            data, size = b"".join(lines), os.fstat(self._fd).st_size
+            whole_write.append(self._fd, data, size=size)
+            if size + len(data) > MAX_FILE_BYTES:
                 self.close()
         except OSError as error:
             self._complain("audit records are dropped: %s", error, failing=True)
@@ -203,16 +206,3 @@ def _locked(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _write(fd: int, lines: bytes) -> int:
-    """All of it, or an error and none; bytes in the file then."""
-    size, done = os.fstat(fd).st_size, 0
-    try:
-        while done < len(lines):
-            done += os.write(fd, memoryview(lines)[done:])
-    except OSError:
-        if done:
-            os.ftruncate(fd, size)
-        raise
-    return size + done

@@ -72,6 +72,7 @@ class ControlLink:
         self._number = 0
         self._due = False
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1  # of the transport
         self._loop = asyncio.get_running_loop()
         self.passed = self._recorded.passed
         self.rejected = self._recorded.rejected
@@ -140,6 +141,7 @@ class ControlLink:
     def made(self, transport: asyncio.Transport) -> None:
         self._close_spill()
         self._transport = transport
+        self._descriptor = transport.get_extra_info("socket").fileno()
         transport.write(said(Hello(self._worker, os.getpid(), self._generation)))
         self._flush()
 
@@ -178,7 +180,7 @@ class ControlLink:
         sent = 0
         if not transport.get_write_buffer_size():
             with contextlib.suppress(OSError):
-                sent = os.write(transport.get_extra_info("socket").fileno(), data)
+                sent = os.write(self._descriptor, data)
         if sent < len(data):
             transport.write(data[sent:])
 

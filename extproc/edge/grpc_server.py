@@ -11,13 +11,13 @@ from typing import Any
 import grpc
 
 from extproc.errors import CannotStart
+from extproc.model.topology import MAX_PORT
 
 MESSAGE_MARGIN_BYTES = 1 << 20
 """What a message may hold besides the body: headers and attributes."""
 
 MAX_SOCKET_PATH = 107
 SOCKET_MODE = 0o660
-MAX_PORT = 65535
 
 
 def server(max_body_bytes: int, more: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Server:
@@ -48,8 +48,7 @@ def listening(address: str) -> tuple[socket.socket, str]:
     """The same for a server that brings no gRPC library: a bound socket, and what was bound."""
     if address.startswith("unix:"):
         path = Path(address.removeprefix("unix:"))
-        _check_length(path)
-        clear_stale(path)
+        _make_way(path)
         return _bound(socket.AF_UNIX, str(path), address), address
     host, number = _host_port(address)
     check_free(host.strip("[]"), number)
@@ -95,8 +94,7 @@ def check_free(host: str, port: int, option: str = "") -> None:
 
 
 def _bind_socket(server: grpc.aio.Server, path: Path) -> str:
-    _check_length(path)
-    clear_stale(path)
+    _make_way(path)
     try:
         server.add_insecure_port(f"unix:{path}")
         path.chmod(SOCKET_MODE)
@@ -106,9 +104,10 @@ def _bind_socket(server: grpc.aio.Server, path: Path) -> str:
     return f"unix:{path}"
 
 
-def _check_length(path: Path) -> None:
+def _make_way(path: Path) -> None:
     if len(str(path).encode()) > MAX_SOCKET_PATH:
         raise CannotStart(f"the socket path {path} is longer than {MAX_SOCKET_PATH} bytes")
+    clear_stale(path)
 
 
 def clear_stale(path: Path) -> None:

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 MAX_REMEMBERED = 20_000
 
+MAX_PORT = 65535
+
 
 @lru_cache(maxsize=MAX_REMEMBERED)
 def is_ip(host: str) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from extproc.errors import Problem
+from extproc.model.topology import MAX_PORT
 from extproc.model.xds import Kind, Resource, Resources, assignment_name
 
 MAX_WEIGHT_SUM = 2**32 - 1
-MAX_PORT = 65535
 ALLOWED_WEIGHT = f"expected an integer from 1; the sum is at most {MAX_WEIGHT_SUM}"
 DENOMINATORS = ("HUNDRED", "TEN_THOUSAND", "MILLION")
 HEALTH = ("UNKNOWN", "HEALTHY", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED")

@@ -18,8 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     options = parse(argv)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serve(options.host, options.port, options.delay_ms / 1000))
+        uvloop.run(serve(options.host, options.port, options.delay_ms / 1000))
     except CannotStart as problem:
         print(f"extproc.standin: {problem}", file=sys.stderr)
         return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from bench.tree import sockets
 from tests.e2e.asking import Load
 from tests.e2e.running import Engine, Stack, until
 
@@ -44,14 +44,7 @@ def children(stack: Stack) -> list[int]:
 
 
 def listens(pid: int, name: str) -> bool:
-    """Whether a process has bound a socket of this name: connected ones have no name on this side."""
-    inodes = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            inodes.add(str(each.readlink()))
-    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    listening = [line for line in lines if len(line) == 8 and line[3] == "00010000" and f"/{name}" in line[7]]
-    return any(f"socket:[{line[6]}]" in inodes for line in listening)
+    return any(f"/{name}" in path for path in sockets(pid))
 
 
 def alive(pid: int) -> bool:

@@ -9,11 +9,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extproc.edge.metrics import Metrics
-from extproc.model.commands import RecordDecision, RecordPass, RecordReject
-from extproc.model.names import Dialect, Engine, Family, Field, RequestClass, Tier
-from extproc.model.values import ABSENT, Change, Decision, Target
+from extproc.model.commands import RecordPass, RecordReject
+from extproc.model.names import Field
 from extproc.recorded import Recorded
 from extproc.tally import MAX_VALUES
+from tests.decisions import decided
 
 
 @pytest.fixture
@@ -35,28 +35,6 @@ def series(metrics: Metrics, name: str) -> list[dict[str, str]]:
     body, _ = metrics.exposition()
     families = text_string_to_metric_families(body.decode())
     return [sample.labels for family in families for sample in family.samples if sample.name == name]
-
-
-def decided(
-    *changes: tuple[Field, str], max_tokens: int | None = 256, dialect: Dialect | None = Dialect.OPENAI_CHAT
-) -> RecordDecision:
-    decision = Decision(
-        tier=Tier.STRICT,
-        scenario="order",
-        confidence=0.9,
-        source="rules",
-        rule="order",
-        request_class=RequestClass.BEST_EFFORT,
-        tenant="anonymous",
-        engine=Engine.VLLM,
-        pool=None,
-        parameter_set="default@0123456789ab",
-        profile="default",
-        max_tokens=max_tokens,
-        continuation=False,
-        changes=tuple(Change(field, ABSENT, 1, rule, "why") for field, rule in changes),
-    )
-    return RecordDecision(Target(Family.OPENAI, dialect), decision, ())
 
 
 def test_a_decision_is_counted_with_its_changes_and_grant(metrics: Metrics) -> None:
