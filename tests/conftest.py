@@ -18,6 +18,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "engines: starts a real inference server")
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """The argument's name for bytes nobody can read: the processes of a run must collect the same names."""
+    if isinstance(val, bytes) and (len(val) > 100 or not val.isascii() or b"\0" in val):
+        return argname
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         real = bool({"running_tritons", "llamacpp", "vllm"} & set(getattr(item, "fixturenames", ())))

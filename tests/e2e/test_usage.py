@@ -117,7 +117,11 @@ async def test_a_request_the_decision_rejects_has_no_sample(watched: Watched) ->
         (EVENTS, EVENT + LAST, ("read", "")),
         (HEAD % b"application/json", b'{"usage":{"prompt_tokens":1,"completion_tokens":7}}', ("read", "")),
         (HEAD % b"application/json", b"{}" + b" " * MIB, ("skipped", "too_large")),
-        (HEAD % b"text/event-stream\r\ncontent-encoding: gzip", gzip.compress(EVENT * 999), ("skipped", "encoded")),
+        (
+            HEAD % b"text/event-stream\r\ncontent-encoding: gzip",
+            gzip.compress(EVENT * 999, mtime=0),
+            ("skipped", "encoded"),
+        ),
         (HEAD % b"image/png", b"x" * MIB, ("skipped", "content_type")),
     ],
 )
