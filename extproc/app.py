@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -23,16 +25,26 @@ from extproc.edge import (
     ext_proc,
     grpc_server,
     health,
+    operator_socket,
+    protection_page,
     secrets,
     usage,
     weights_page,
 )
 from extproc.edge.audit_file import AuditFile
 from extproc.edge.control_metrics import ControlMetrics
+from extproc.edge.incidents import Incidents
 from extproc.edge.metrics import Metrics
+from extproc.edge.state_file import StateFile
 from extproc.edge.traffic_metrics import TrafficMetrics
+from extproc.edge.webhook import Webhook
 from extproc.errors import CannotStart
+from extproc.guarding import Keeper, Operations
+from extproc.loops import breakers
 from extproc.loops.board import Board
+from extproc.loops.drift import DriftWatch
+from extproc.loops.parameter_history import ParameterHistory
+from extproc.loops.protection import LoadOf, Protector
 from extproc.loops.reload import Reloader
 from extproc.loops.tasks import spawn
 from extproc.model.commands import RecordDecision
@@ -44,6 +56,7 @@ from extproc.snapshot import Snapshot
 log = logging.getLogger("extproc.app")
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 CONTROL_MESSAGE_BYTES = 4 << 20
 
@@ -63,9 +76,11 @@ class ConfigSource:
         self._adjust = adjust
         self.settings = self._load(self._text())
         self.waiting: tuple[str, ...] = ()
+        self.history: ParameterHistory | None = None
+        """Says which parameter set is in force; without one it is the config's own."""
 
     def read(self) -> bytes:
-        return self._text() + self._secrets_mark()
+        return self._text() + self._secrets_mark() + self._history_mark()
 
     def build(self, content: bytes, generation: int) -> Snapshot:
         """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are."""
@@ -73,6 +88,8 @@ class ConfigSource:
         self.waiting = waiting = changed_needing_restart(self.settings, new)
         effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
         held = secrets.read(effective)
+        if self.history is not None:
+            effective = self.history.effective(effective)
         built = snapshot(effective, held, generation=generation)
         self._built = held, generation
         if waiting:
@@ -90,6 +107,10 @@ class ConfigSource:
 
     def _text(self) -> bytes:
         return self.path.read_bytes() if self.path else b"{}\n"
+
+    def _history_mark(self) -> bytes:
+        """Another set in force is another content."""
+        return b"" if self.history is None else b"\n# parameters %d\n" % self.history.revision
 
     def _secrets_mark(self) -> bytes:
         digest = hashlib.sha256()
@@ -145,6 +166,12 @@ class Sidecar:
         self._stack = AsyncExitStack()
         self._health = health.Health()
         self._workers: DataPlane | None = None
+        self._history = source.history = ParameterHistory(
+            StateFile(state_dir / "parameters.json").load(),
+            save=StateFile(state_dir / "parameters.json").save,
+            wall=time.time,
+        )
+        self._reloading = threading.Lock()
 
     async def __aenter__(self) -> Listening:
         try:
@@ -165,6 +192,8 @@ class Sidecar:
     async def _start(self) -> Listening:
         content = self._source.read()
         self._board = Board(self._source.build(content, 1))
+        self._group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._keeper = Keeper(self._board, self._source.told, self._group)
         audit_path = self._state_dir / self._settings.audit.path
         audit = self._open_audit(audit_path)
         self._merging = await self._merge_audit(audit_path, audit)
@@ -172,11 +201,13 @@ class Sidecar:
         self._metrics.watch_audit(audit)
         self._metrics.published(1, self._board.current.parameter_set)
         self._metrics.waiting(len(self._source.waiting))
+        self._incidents = self._report_incidents()
         self._control = ControlPlane(
             self._settings,
             self._state_dir,
             metrics=ControlMetrics(self._metrics.registry),
             traffic=lambda pool_of: TrafficMetrics(self._metrics.registry, pool_of=pool_of),
+            protection=self._protector,
         )
         # The admin pages close last: readiness has to be seen while streams drain.
         admin_address = await self._serve_admin()
@@ -186,8 +217,62 @@ class Sidecar:
         control = await self._serve_control()
         bound = await self._serve_ext_proc(audit)
         await self._watch_config(content)
+        await self._serve_operator()
         self._not_ready = None
         return Listening(bound, control, admin_address, metrics_address, audit_path)
+
+    def _report_incidents(self) -> Incidents:
+        config, registry = self._settings.protection.events, self._metrics.registry
+        lines = AuditFile(
+            self._state_dir / config.path, max_bytes=config.max_bytes, keep=config.keep, max_pending=10_000
+        )
+        self._stack.push_async_callback(asyncio.to_thread, lines.close)
+        webhook = Webhook(registry, lambda: secrets.webhook(self._source.settings))
+        sending = spawn(self._group, webhook.run(), name="send incidents")
+        self._stack.callback(sending.cancel)
+        return Incidents(registry, lines.append, shown=config.shown, tell=webhook.tell)
+
+    def _protector(self, pool_of: Callable[[str], str], load_of: LoadOf) -> Protector:
+        file = StateFile(self._state_dir / "breakers.json")
+        baselines = StateFile(self._state_dir / "baselines.json")
+        return Protector(
+            breakers.decode(file.load()),
+            pool_of=pool_of,
+            load_of=load_of,
+            parameters=self._history,
+            drift=DriftWatch(
+                baselines.load(),
+                self._settings.drift,
+                pool_of=pool_of,
+                save=baselines.save,
+                report=self._incidents.report,
+            ),
+            publish=self._keeper.protect,
+            report=self._incidents.report,
+            save=file.save,
+            reconsider=self._reconsider,
+        )
+
+    async def _serve_operator(self) -> None:
+        operations = Operations(
+            self._history, report=self._incidents.report, reconsider=self._reconsider, freeze=self._freeze
+        )
+        runner = await operator_socket.start(
+            operator_socket.application(operations.acts()), self._state_dir / operator_socket.SOCKET
+        )
+        self._stack.push_async_callback(runner.cleanup)
+
+    def _freeze(self) -> int:
+        return self._control.protector.drift.freeze(wall=time.time())
+
+    def _reconsider(self) -> None:
+        """Another parameter set may be in force: soon, in the thread where the config is read."""
+        with contextlib.suppress(RuntimeError):  # shutting down
+            spawn(self._group, asyncio.to_thread(self._consider), name="reconsider parameters")
+
+    def _consider(self) -> None:
+        with self._reloading:
+            self._reloader.consider()
 
     def _open_audit(self, path: Path) -> AuditFile:
         config = self._settings.audit
@@ -227,9 +312,10 @@ class Sidecar:
             metrics=self._metrics,
             audit=audit,
             merging=self._merging,
-            told=self._source.told(),
+            told=self._keeper.told(),
             ready=self._health.set_serving,
         )
+        self._keeper.workers = self._workers
         return await self._workers.start(self._stack)
 
     async def _serve_control(self) -> str:
@@ -274,33 +360,49 @@ class Sidecar:
             snapshot=lambda: admin.describe(self._board.current),
             metrics=self._metrics.exposition,
             weights=lambda: weights_page.describe(self._control.report, now=time.monotonic()),
+            status=self._status,
+            events=self._incidents.last,
             uptime=lambda: time.monotonic() - self._started,
         )
 
+    def _status(self) -> dict[str, object]:
+        protector, settings = self._control.protector, self._source.settings
+        shown = protection_page.Shown(
+            enabled=settings.protection.enabled,
+            status=protector.status,
+            breakers=protector.breakers,
+            history=self._history.history,
+            history_unsaved=self._history.unsaved,
+            drift=protector.drift.status,
+            incidents=self._incidents.last(),
+            roles={spec.name: spec.role.value for spec in settings.pool_specs()},
+        )
+        return protection_page.describe(shown, wall=time.time())
+
     async def _watch_config(self, content: bytes) -> None:
-        if self._source.path is None:
-            return
         loop = asyncio.get_running_loop()
-        reloads = _Reloads(self._metrics, self._board, self._source, self._control, self._workers, loop)
-        reloader = Reloader(
+        reloads = _Reloads(self._metrics, self._keeper, self._source, self._control, self._workers, loop)
+        self._reloader = Reloader(
             read=self._source.read,
             build=self._source.build,
             board=reloads,
             observer=reloads,
             content=content,
         )
+        if self._source.path is None:
+            return
         stop = asyncio.Event()
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
-        spawn(group, config_file.watch(self._source.path, stop, reloader.consider), name="watch config")
+        spawn(group, config_file.watch(self._source.path, stop, self._consider), name="watch config")
         self._stack.callback(stop.set)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reloads:
-    """From the thread of a reload to the board and the metrics: those are touched on the event loop only."""
+    """From the thread of a reload to the snapshot and the metrics: those are touched on the event loop only."""
 
     metrics: Metrics
-    board: Board[Snapshot]
+    keeper: Keeper
     source: ConfigSource
     control: ControlPlane
     workers: DataPlane | None
@@ -308,9 +410,9 @@ class _Reloads:
 
     @property
     def current(self) -> Snapshot:
-        return self.board.current
+        return self.keeper.current
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def publish(self, snapshot: Snapshot) -> int:
         """A request never names a pool Envoy does not know: new ones come first, old ones leave last."""
         settings, before = self.source.settings, self.control.settings
         kept = {pool.name for pool in settings.pools}
@@ -319,11 +421,13 @@ class _Reloads:
         if moved:
             self._configure(settings.model_copy(update={"pools": [*settings.pools, *leaving]}))
             time.sleep(ENVOY_FOLLOWS_S)
-        self._on_loop(self.board.publish, snapshot)
+        generation = self._on_loop(self.keeper.replace, snapshot)
         if self.workers is not None:
-            asyncio.run_coroutine_threadsafe(self.workers.publish(self.source.told()), self.loop).result()
+            told = self.keeper.told()
+            asyncio.run_coroutine_threadsafe(self.workers.publish(told), self.loop).result()
         if leaving or not moved:
             self._configure(settings)
+        return generation
 
     def _configure(self, settings: Settings) -> None:
         asyncio.run_coroutine_threadsafe(self.control.configure(settings), self.loop).result()
@@ -334,18 +438,18 @@ class _Reloads:
     def reload_failed(self, reason: str) -> None:
         self._on_loop(self.metrics.reload_failed, reason)
 
-    def _on_loop(self, call: Callable[[T], None], argument: T) -> None:
-        """Returns when it is done, and raises what it raised."""
+    def _on_loop(self, call: Callable[[T], R], argument: T) -> R:
+        """What it returned, when it is done; raises what it raised."""
 
-        async def run() -> None:
-            call(argument)
+        async def run() -> R:
+            return call(argument)
 
-        asyncio.run_coroutine_threadsafe(run(), self.loop).result()
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result()
 
     def _reloaded(self, generation: int) -> None:
         """The parameter set came with the reload."""
         self.metrics.reloaded(generation)
-        self.metrics.published(generation, self.board.current.parameter_set)
+        self.metrics.published(generation, self.keeper.current.parameter_set)
         self.metrics.waiting(len(self.source.waiting))
 
 

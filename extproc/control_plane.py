@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import errno
 import logging
+import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,18 +34,20 @@ from extproc.engines.exposition import Points
 from extproc.engines.failures import Failure
 from extproc.engines.reading import Content, Source
 from extproc.loops.board import Board
+from extproc.loops.drift import evaluated
 from extproc.loops.endpoints import RESOLVED_AT_ONCE, Endpoints, Resolve
 from extproc.loops.health_checks import Checked, HealthChecks
 from extproc.loops.latency import Latency
+from extproc.loops.protection import LoadOf, Protector
 from extproc.loops.readings import Readings
 from extproc.loops.reconcile import Reconciler, Report, View, World, view_of, views_of
 from extproc.loops.targets import grpc_url, own, targets
-from extproc.loops.tasks import monotonic, spawn
+from extproc.loops.tasks import monotonic, spawn, wall
 from extproc.loops.telemetry import Scraper, Target
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint, authority
 from extproc.model.xds import NOTHING, Encoded, Resources
-from extproc.pools import GRPC_SUFFIX
+from extproc.pools import GRPC_SUFFIX, PoolSpec
 from extproc.resources.plan import EngineCluster
 from extproc.resources.template import load_template
 from extproc.resources.world import fixed, resources
@@ -80,14 +83,17 @@ class ControlPlane:
         *,
         metrics: ControlMetrics,
         traffic: Callable[[Callable[[str], str]], TrafficMetrics],
+        protection: Callable[[Callable[[str], str], LoadOf], Protector],
     ) -> None:
-        """`traffic` makes the metrics of finished requests, given what names the pool of a cluster."""
+        """`traffic` makes the metrics of finished requests, given what names the pool of a cluster; `protection`
+        the protection loop, given the same and what tells loads."""
         self.settings = settings
         self._state_dir = state_dir
         self._template = load_template()
         self._metrics = metrics
         self._latency = Latency(window_s=settings.weights.window_s)
         self._traffic = traffic(self._pool_of)
+        self.protector = protection(self._pool_of, self._loads)
         self.board: Board[Views] = Board(Views(0))
         self._files = XdsFiles(state_dir / FOLDER, on_failure=metrics.file_failed)
         self._early = asyncio.Event()
@@ -110,6 +116,8 @@ class ControlPlane:
                 ("check health", self._checks.run()),
                 ("look at endpoints", self._endpoints.run()),
                 ("reconcile", self._run()),
+                ("protect", self._protect()),
+                ("look for drift", self._look_for_drift()),
             ):
                 spawn(group, loop, name=name)
         except BaseException:
@@ -161,6 +169,8 @@ class ControlPlane:
         before, self.settings, self._reconciler.world = self.settings, settings, world
         self._pace(before)
         self._moved()
+        self.protector.configure(settings)
+        self._guard()
         self._tick()
 
     def _pace(self, before: Settings) -> None:
@@ -208,6 +218,38 @@ class ControlPlane:
                 self._left = False
                 await self._retain()
             self._tick()
+
+    async def _protect(self) -> None:
+        """A look each interval. What Envoy is to be told of it goes out at once."""
+        while True:
+            await asyncio.sleep(self.settings.protection.interval_s)
+            if self._guard():
+                self._tick()
+
+    async def _look_for_drift(self) -> None:
+        """A bug costs this look, and nothing else."""
+        while True:
+            await asyncio.sleep(self.settings.drift.interval_s)
+            begun = monotonic()
+            try:
+                verdicts = await asyncio.to_thread(evaluated, self.protector.drift_work(now=begun))
+                self.protector.drift.concluded(verdicts, wall=wall())
+            except Exception:
+                log.exception("no look for drift this time: a bug")
+                self._metrics.tick_failed()
+
+    def _guard(self) -> bool:
+        """Whether Envoy is to be told of something. A bug costs this look, and nothing else."""
+        try:
+            changed = self.protector.tick(
+                self._endpoints.current, self._latency, now=monotonic(), wall=wall(), jitter=random.random
+            )
+        except Exception:
+            log.exception("no look at what goes wrong this time: a bug")
+            self._metrics.tick_failed()
+            return False
+        self._reconciler.limits = self.protector.status.limits
+        return changed
 
     async def _retain(self) -> None:
         """Close connections to endpoints that left."""
@@ -279,8 +321,13 @@ class ControlPlane:
         return self._latency.pool_of(cluster)
 
     def _finished(self, samples: list[AccessSample]) -> None:
-        self._latency.record(samples, now=monotonic())
+        now = monotonic()
+        self._latency.record(samples, now=now)
+        self.protector.record(samples, now=now)
         self._traffic.finished(samples)
+
+    def _loads(self, spec: PoolSpec, endpoints: Sequence[Endpoint], now: float) -> Iterable[float | None]:
+        return self._readings.loads(spec, endpoints, now)
 
     async def _check(self, checked: Checked) -> Failure | None:
         return await self._checker.check(checked.engine, checked.endpoint)

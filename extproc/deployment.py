@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
-from extproc.model.topology import MAX_PORT, Endpoint
+from extproc.model.topology import MAX_PORT, Endpoint, Role
 from extproc.pools import GRPC_SUFFIX, Pool, PoolSpec
 from extproc.resources.plan import EngineCluster, Pipe, Plan, Served, Tcp
 from extproc.settings import Settings
@@ -97,10 +98,18 @@ def static_plan(settings: Settings, state_dir: Path) -> Plan:
 
 def engines(settings: Settings, standings: Standings, *, lb_policy: str) -> tuple[EngineCluster, ...]:
     """One cluster per pool, two for a Triton pool, in the order of the config; all HTTP ones before gRPC ones."""
-    pairs = list(zip(settings.pools, settings.pool_specs(), strict=True))
+    most = settings.protection.fallback.concurrency
+    specs = [_limited(spec, most) for spec in settings.pool_specs()]
+    pairs = list(zip(settings.pools, specs, strict=True))
     spoken = [_http(pool, spec, standings.get(pool.name, ()), lb_policy) for pool, spec in pairs]
     grpc = [_grpc(pool, spec, standings.get(pool.name, ()), lb_policy) for pool, spec in pairs if has_grpc(pool)]
     return (*spoken, *grpc)
+
+
+def _limited(spec: PoolSpec, most: int) -> PoolSpec:
+    """A light pool is small: what is sent there in an emergency must not bury it."""
+    light = spec.role is Role.LIGHT and spec.max_requests > most
+    return replace(spec, max_requests=most) if light else spec
 
 
 def has_grpc(pool: Pool) -> bool:

@@ -27,6 +27,18 @@ class ClientFault(ExtprocError):
         self.param = param
 
 
+class Unavailable(ExtprocError):
+    """Nobody can serve this request at the moment: answered 503 with `retry-after`, and no fault of the client."""
+
+    status = 503
+
+    def __init__(self, reason: str, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
 class OurFault(ExtprocError):
     """A failure of this program: counted, logged in one line, handled as `failure_mode` says."""
 

@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from extproc.decide import priority
-from extproc.errors import ClientFault
+from extproc.errors import ClientFault, Unavailable
 from extproc.judge import Arrival, audit_lines, judge
 from extproc.model.commands import (
     CloseStream,
@@ -78,7 +78,7 @@ class Exchange:
         """The commands for one event; `now` in seconds since the epoch goes into audit records."""
         try:
             return self._handle(event, self._snapshot or snapshot, now)
-        except ClientFault as fault:
+        except (ClientFault, Unavailable) as fault:
             self.state = State.CLOSED
             return [RecordReject(fault.reason, fault.status), rejection(fault)]
 
@@ -202,13 +202,14 @@ def too_large(most: int) -> ClientFault:
     return ClientFault(413, "body_too_large", f"The body is larger than {most} bytes (limits.max_body_bytes).")
 
 
-def rejection(fault: ClientFault) -> Reject:
+def rejection(fault: ClientFault | Unavailable) -> Reject:
     """An OpenAI-shaped error answer."""
-    error = {
-        "message": fault.message,
-        "type": "invalid_request_error",
-        "param": fault.param,
-        "code": fault.reason,
-    }
-    headers = (("content-type", b"application/json"),)
+    headers: tuple[tuple[str, bytes], ...] = (("content-type", b"application/json"),)
+    kind, param = "invalid_request_error", None
+    if isinstance(fault, Unavailable):
+        kind = "server_error"
+        headers = (*headers, ("retry-after", b"%d" % fault.retry_after_s))
+    else:
+        param = fault.param
+    error = {"message": fault.message, "type": kind, "param": param, "code": fault.reason}
     return Reject(fault.status, fault.reason, headers, msgspec.json.encode({"error": error}))

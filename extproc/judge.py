@@ -11,9 +11,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from extproc.decide import pipeline, pool, priority
+from extproc.decide import fallback, pipeline, pool, priority
 from extproc.decide.context import Context
+from extproc.model.lengths import length_bucket
 from extproc.model.names import Field
 from extproc.model.values import (
     ABSENT,
@@ -26,6 +28,7 @@ from extproc.model.values import (
     Target,
     Value,
 )
+from extproc.parameters import ParameterSet
 from extproc.request.classify.pick import classify
 from extproc.request.document import Document, Reading, Writing, Written
 from extproc.request.formats import READERS
@@ -75,9 +78,45 @@ def judge(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Judged:
         default_scenario=rules.default_scenario,
         min_confidence=rules.min_confidence,
     )
-    outcome = _outcome(document, verdict, arrival, snapshot)
+    outcome = _outcome(
+        document, verdict, _Facts(arrival, length_bucket(len(body)), _drawn(arrival, snapshot)), snapshot
+    )
+    if outcome.decision.fallback:
+        return _lightened(document, outcome, arrival, snapshot)
     written = document.written(outcome.edits)
     return _judged(outcome, written, changed=written.body is not body)
+
+
+class _Facts(Struct, frozen=True):
+    """What decides about a request beside its body. `drawn` in [0, 10,000), 0 on a quiet day."""
+
+    arrival: Arrival
+    length: str
+    drawn: int
+
+
+def _drawn(arrival: Arrival, snapshot: Snapshot) -> int:
+    if snapshot.protection.calm:
+        return 0
+    return fallback.draw(arrival.headers.one("x-request-id") or b"")
+
+
+def _lightened(document: Document, outcome: Outcome, arrival: Arrival, snapshot: Snapshot) -> Judged:
+    """For a light pool: its own model's name, and the end of the prompt. The audit tells lengths, never text."""
+    decision = outcome.decision
+    per_token = snapshot.protection.bytes_per_token.get(decision.profile, snapshot.fallback.bytes_per_token)
+    cut = document.shortened(tokens=snapshot.fallback.prompt_tokens, bytes_per_token=per_token)
+    changes = []
+    more = dict(cut.edits)
+    if cut.edits:
+        changes.append(Change(Field.PROMPT_TOKENS, cut.before, cut.after, "fallback.prompt", decision.fallback))
+    served = snapshot.registry.served_model(decision.pool)
+    if served is not None and arrival.target.model is None:
+        more["model"] = msgspec.json.encode(served)
+        changes.append(Change(Field.MODEL, document.request.model, served, "fallback.model", decision.fallback))
+    written = document.written(outcome.edits, more)
+    tails = audit_tails(audit_records(decision, "", arrival.target, 0.0, changes))
+    return _judged(replace(outcome, audit=(*outcome.audit, *tails)), written, changed=True)
 
 
 def _read(body: bytes, arrival: Arrival, snapshot: Snapshot) -> Document:
@@ -99,47 +138,70 @@ def _judged(outcome: Outcome, written: Written, *, changed: bool) -> Judged:
     return Judged(outcome, written.body, (("content-length", b"%d" % len(written.body)), *written.headers))
 
 
-def _outcome(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Outcome:
-    key = _key(document, verdict, arrival, snapshot)
+def _outcome(document: Document, verdict: Classification, facts: _Facts, snapshot: Snapshot) -> Outcome:
+    key = _key(document, verdict, facts, snapshot)
     known: Outcome | None = snapshot.memory.get(key) if key is not None else None
     if known is not None:
         return known
-    outcome = _decided(document, verdict, arrival, snapshot)
+    outcome = _decided(document, verdict, facts, snapshot)
     if key is not None:
         snapshot.memory.remember(key, outcome)
     return outcome
 
 
-def _key(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Hashable | None:
+def _key(document: Document, verdict: Classification, facts: _Facts, snapshot: Snapshot) -> Hashable | None:
     """Everything a policy reads but the snapshot itself; None where it is too much to remember."""
+    arrival = facts.arrival
     signature, caller = document.signature, arrival.caller
     if signature is None or caller.overrides:
         return None
-    return (signature, verdict, caller.tenant, caller.request_class, _is_fast_path(arrival, snapshot))
+    fast = _is_fast_path(arrival, snapshot)
+    key = (signature, verdict, caller.tenant, caller.request_class, fast, facts.length)
+    protection = snapshot.protection
+    return key if protection.calm else (*key, fallback.admissions(facts.drawn, protection))
 
 
-def _decided(document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot) -> Outcome:
-    context, destination = _context(document, verdict, arrival, snapshot)
+def _decided(document: Document, verdict: Classification, facts: _Facts, snapshot: Snapshot) -> Outcome:
+    context, destination, parameter_set = _context(document, verdict, facts, snapshot)
     changes = pipeline.changes(context)
-    decision = _decision(context, destination, changes, snapshot)
+    decision = _decision(context, destination, changes, parameter_set)
     edits = document.edits(changes, Writing(destination.engine, context.profile.triton))
-    about = metadata(decision)
-    audit = audit_tails(audit_records(decision, "", arrival.target, 0.0))
+    about = metadata(decision, facts.length)
+    audit = audit_tails(audit_records(decision, "", facts.arrival.target, 0.0, decision.changes))
     return Outcome(decision, edits, engine_headers(decision, about), about, audit)
 
 
+def _in_force(snapshot: Snapshot, drawn: int) -> tuple[ParameterSet, str]:
+    """The parameters this request gets, and their label: the safe ones while dynamic ones are off."""
+    access = snapshot.protection.parameters
+    if access is None or fallback.is_probe(drawn, access.probe_share):
+        return snapshot.parameters, snapshot.parameter_set
+    return snapshot.safe, snapshot.safe_set
+
+
 def _context(
-    document: Document, verdict: Classification, arrival: Arrival, snapshot: Snapshot
-) -> tuple[Context, pool.Destination]:
-    request, parameters, registry = document.request, snapshot.parameters, snapshot.registry
+    document: Document, verdict: Classification, facts: _Facts, snapshot: Snapshot
+) -> tuple[Context, pool.Destination, str]:
+    request, registry, arrival = document.request, snapshot.registry, facts.arrival
+    parameters, parameter_set = _in_force(snapshot, facts.drawn)
     profile = registry.profile(request.model)
     destination = pool.choose(registry, arrival.target, profile.pool, request.model)
-    scenario = parameters.scenarios.get(verdict.scenario)
+    request_class = priority.request_class(
+        arrival.caller, snapshot.tenants, parameters.scenarios.get(verdict.scenario)
+    )
+    protection = snapshot.protection
+    if protection.pools:
+        family = arrival.target.family
+        destination = fallback.redirected(
+            destination, family, request_class, registry, protection, drawn=facts.drawn
+        )
+    if protection.parameters is not None and parameters is snapshot.parameters:
+        destination = replace(destination, probe=True)
     context = Context(
         request=request,
         caller=arrival.caller,
         classification=verdict,
-        request_class=priority.request_class(arrival.caller, snapshot.tenants, scenario),
+        request_class=request_class,
         parameters=parameters,
         profile=profile,
         engine=destination.engine,
@@ -147,12 +209,13 @@ def _context(
         schedules_by_priority=destination.schedules_by_priority,
         lowest_latency=profile.lowest_latency or _is_fast_path(arrival, snapshot),
         respell_length=document.respells(destination.engine),
+        degrade=snapshot.degrade if destination.pool in protection.degraded else None,
     )
-    return context, destination
+    return context, destination, parameter_set
 
 
 def _decision(
-    context: Context, destination: pool.Destination, changes: tuple[Change, ...], snapshot: Snapshot
+    context: Context, destination: pool.Destination, changes: tuple[Change, ...], parameter_set: str
 ) -> Decision:
     verdict = context.classification
     granted = _granted(context, changes)
@@ -167,11 +230,13 @@ def _decision(
         tenant=context.caller.tenant,
         engine=destination.engine,
         pool=destination.pool,
-        parameter_set=snapshot.parameter_set,
+        parameter_set=parameter_set,
         profile=context.profile.name,
         max_tokens=granted,
         continuation=granted is not None and granted > threshold,
         changes=changes,
+        fallback=destination.fallback,
+        probe=destination.probe,
     )
 
 
@@ -201,11 +266,13 @@ def engine_headers(decision: Decision, about: Mapping[str, str]) -> tuple[tuple[
         named.append(("x-llm-pool", decision.pool))
     if decision.continuation:
         named.append(("x-llm-continuation", "1"))
+    if decision.fallback:
+        named.append(("x-llm-fallback", decision.fallback))
     return tuple((name, value.encode()) for name, value in named)
 
 
-def metadata(decision: Decision) -> dict[str, str]:
-    """The same values for access logs (dynamic metadata, namespace `llm`)."""
+def metadata(decision: Decision, length: str) -> dict[str, str]:
+    """The same values for access logs (dynamic metadata, namespace `llm`). `length`: the bucket of the body's."""
     values = {
         "tier": decision.tier.value,
         "scenario": decision.scenario,
@@ -213,11 +280,18 @@ def metadata(decision: Decision) -> dict[str, str]:
         "params": decision.parameter_set,
         "tenant": decision.tenant,
         "rule": decision.rule,
+        "length": length,
     }
+    if decision.fallback:
+        values["fallback"] = decision.fallback
+    if decision.probe:
+        values["probe"] = "1"
     return values if decision.pool is None else values | {"pool": decision.pool}
 
 
-def audit_records(decision: Decision, request_id: str, target: Target, now: float) -> tuple[AuditRecord, ...]:
+def audit_records(
+    decision: Decision, request_id: str, target: Target, now: float, changes: Iterable[Change]
+) -> tuple[AuditRecord, ...]:
     """One record per changed field; `now` in seconds since the epoch."""
     dialect = target.dialect.value if target.dialect else ""
     return tuple(
@@ -236,7 +310,7 @@ def audit_records(decision: Decision, request_id: str, target: Target, now: floa
             confidence=decision.confidence,
             parameter_set=decision.parameter_set,
         )
-        for change in decision.changes
+        for change in changes
     )
 
 

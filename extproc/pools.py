@@ -158,6 +158,7 @@ class Pool(Config):
     model_family: Name | None = None
     tokenizer: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     hardware: Hardware | None = None
+    served_model: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Pool:

@@ -105,6 +105,7 @@ class PoolFacts(Struct, frozen=True):
     variant: str = ""
     accuracy: float = 1.0
     hardware: str = ""
+    served_model: str | None = None
 
 
 class Registry:
@@ -139,6 +140,11 @@ class Registry:
 
     def pool(self, name: str) -> PoolFacts | None:
         return self._by_name.get(name)
+
+    def served_model(self, name: str | None) -> str | None:
+        """What a pool calls its model; None where the config does not say."""
+        pool = None if name is None else self.pool(name)
+        return None if pool is None else pool.served_model
 
     def pool_for(self, family: Family) -> PoolFacts | None:
         """The first stable pool whose engine speaks this API family."""
@@ -183,6 +189,7 @@ class Registry:
             variant=spec.variant,
             accuracy=spec.accuracy,
             hardware=spec.hardware,
+            served_model=pool.served_model,
         )
 
     def _first(self, family: Family) -> PoolFacts | None:

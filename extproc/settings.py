@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extproc import pools, yaml_text
 from extproc.control import HealthConfig, TelemetryConfig, UsageConfig, WeightsConfig, XdsConfig
+from extproc.detectors.settings import DriftConfig
 from extproc.engines.joining import TERMS
 from extproc.errors import ConfigError, Problem
 from extproc.model.config import Config, Name, problems_of
@@ -18,6 +20,7 @@ from extproc.model.names import RequestClass, Tier
 from extproc.model.topology import MAX_PORT, Role
 from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
 from extproc.pools import Pool, PoolDefaults, PoolSpec, Variant
+from extproc.protect.settings import ProtectionConfig, SafeConfig
 from extproc.registry import FIRST, NONE, Engines, ModelDefaults, ModelRules, Registry
 from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
@@ -125,6 +128,13 @@ class AuditConfig(Config):
     max_pending: Annotated[int, Field(ge=1)]
 
 
+class WebhookConfig(Config):
+    """Where incidents are sent, both by reference; `token` becomes `Authorization: Bearer`."""
+
+    url: SecretRef
+    token: SecretRef | None = None
+
+
 class Settings(Config):
     parameter_set: Name
     inference_params: InferenceParams
@@ -143,6 +153,9 @@ class Settings(Config):
     health: HealthConfig
     weights: WeightsConfig
     usage: UsageConfig
+    protection: ProtectionConfig
+    drift: DriftConfig
+    webhook: WebhookConfig | None
     xds: XdsConfig
     trust: TrustConfig
     tenants: TenantsConfig
@@ -315,6 +328,7 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
     parameters = settings.parameters()
     fast = settings.inference_params.lowest_latency
     rules = settings.classify
+    safe = safe_set(parameters, settings.protection.safe_set)
     return Snapshot(
         generation=generation,
         parameter_set=parameters.label(),
@@ -338,7 +352,35 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
         limits=Limits(settings.limits.max_body_bytes, settings.limits.max_keys),
         lowest_latency_paths=tuple(fast.paths),
         encoded_bodies_pass=settings.encoded_bodies == "pass",
+        safe=safe,
+        safe_set=safe.label(),
+        degrade=settings.protection.degrade,
+        fallback=settings.protection.fallback,
     )
+
+
+def safe_set(active: ParameterSet, config: SafeConfig) -> ParameterSet:
+    """The static parameters while dynamic ones are off: the shipped ones, shorter and cooler, whatever is active.
+
+    Which scenarios there are and how they are told stays: that is no parameter of the engine.
+    """
+    shipped = _shipped_params()
+    lengths = shipped.max_tokens.model_copy(update={"default": config.max_tokens})
+    tiers = ("strict", "normal", "creative")
+    cooled = {name: min(getattr(shipped.temperature, name), config.temperature) for name in tiers}
+    params = shipped.model_copy(
+        update={"max_tokens": lengths, "temperature": shipped.temperature.model_copy(update=cooled)}
+    )
+    scenarios = {
+        name: each.model_copy(update={"length": min(each.length or config.max_tokens, config.max_tokens)})
+        for name, each in active.scenarios.items()
+    }
+    return ParameterSet(name=config.name, inference_params=params, scenarios=scenarios, classify=active.classify)
+
+
+@cache
+def _shipped_params() -> InferenceParams:
+    return parsed(InferenceParams, yaml_text.mapping(defaults_text())["inference_params"])
 
 
 def _trust(config: TrustConfig, tokens: list[bytes]) -> Trust:

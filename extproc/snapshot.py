@@ -6,9 +6,12 @@ from collections.abc import Hashable
 from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from extproc.model.protection import CALM, Protection
 from extproc.model.values import Caller, Classification
 from extproc.parameters import ParameterSet
+from extproc.protect.settings import DegradeConfig, FallbackConfig
 from extproc.registry import Registry
 from extproc.trust import Tenants, Trust
 
@@ -54,7 +57,10 @@ class Limits(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """`generation` counts published snapshots of this process; `parameter_set` is `name@version`."""
+    """`generation` counts published snapshots of this process; `parameter_set` is `name@version`.
+
+    `safe` are the parameters while dynamic ones are off, `safe_set` is their `name@version`.
+    """
 
     generation: int
     parameter_set: str
@@ -66,4 +72,14 @@ class Snapshot(Struct, frozen=True):
     limits: Limits
     lowest_latency_paths: tuple[str, ...]
     encoded_bodies_pass: bool
+    safe: ParameterSet
+    safe_set: str
+    degrade: DegradeConfig
+    fallback: FallbackConfig
+    protection: Protection = CALM
     memory: Memory = field(default_factory=Memory)
+
+
+def protected(snapshot: Snapshot, protection: Protection, generation: int) -> Snapshot:
+    """The same under another generation, with what the protection loop says; no decision is remembered."""
+    return replace(snapshot, generation=generation, protection=protection, memory=Memory())

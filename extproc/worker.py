@@ -8,7 +8,7 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from extproc.codec.workers import SOCKET, SnapshotTold, snapshot_of
+from extproc.codec.workers import SOCKET, SnapshotTold, protection_of, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
 from extproc.edge.audit_merge import Spill
 from extproc.edge.control_link import ControlLink
@@ -17,7 +17,7 @@ from extproc.errors import CannotStart
 from extproc.loops.tasks import spawn
 from extproc.serving import Stop, serve
 from extproc.settings import Settings, snapshot
-from extproc.snapshot import Snapshot
+from extproc.snapshot import Snapshot, protected
 
 log = logging.getLogger("extproc.worker")
 
@@ -50,14 +50,16 @@ class Worker:
 
     async def _follow(self, link: ControlLink, stack: AsyncExitStack) -> None:
         serving = False
+        before: tuple[SnapshotTold, Settings, Snapshot] | None = None
         while True:
             told = await link.snapshot()
             try:
-                settings, built = await asyncio.to_thread(_built, told)
+                settings, built = await asyncio.to_thread(_built, told, before)
             except Exception as error:  # of another version, or a bug: it judges by the one before
                 link.applied(told.generation, f"{type(error).__name__}: {error}")
                 continue
             self._current = built
+            before = (told, settings, built)
             if not serving:
                 link.spill_to(Spill(self._state_dir / settings.audit.path, self._number))
                 grace_s, stop = settings.shutdown_grace_s, await self._serve(settings, link)
@@ -79,6 +81,11 @@ class Worker:
         return self._current
 
 
-def _built(told: SnapshotTold) -> tuple[Settings, Snapshot]:
+def _built(told: SnapshotTold, before: tuple[SnapshotTold, Settings, Snapshot] | None) -> tuple[Settings, Snapshot]:
+    """Where only the protection is another one, the rest is not built again."""
+    protection = protection_of(told)
+    if before is not None and (before[0].settings, before[0].secrets) == (told.settings, told.secrets):
+        return before[1], protected(before[2], protection, told.generation)
     settings, secrets = snapshot_of(told)
-    return settings, snapshot(settings, secrets, generation=told.generation)
+    built = snapshot(settings, secrets, generation=told.generation)
+    return settings, protected(built, protection, told.generation)

@@ -31,6 +31,7 @@ from extproc.model.xds import Kind
 from extproc.scoring.values import EndpointWeight, WeightReason
 from extproc.settings import Settings, load
 from tests.ports import free_port
+from tests.protect.protectors import quiet_protector
 
 FAST = {
     "telemetry": {"interval_s": 0.2, "timeout_s": 0.2},
@@ -97,6 +98,7 @@ class World:
             folder,
             metrics=ControlMetrics(self.registry),
             traffic=lambda pool_of: TrafficMetrics(self.registry, pool_of=pool_of),
+            protection=lambda pool_of, load_of: quiet_protector(pool_of, load_of, folder),
         )
 
     @asynccontextmanager

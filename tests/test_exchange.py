@@ -101,6 +101,7 @@ def test_a_request_is_judged_in_its_body_phase() -> None:
             "params": params.decode(),
             "tenant": "anonymous",
             "rule": "default",
+            "length": "512",
         },
     )
     assert record.target == Target(Family.OPENAI, Dialect.OPENAI_CHAT)
@@ -513,15 +514,16 @@ DECISION = Decision(
 
 
 def test_absence_is_null_in_the_audit() -> None:
-    removed, added = audit_records(DECISION, "id", Target(Family.OPENAI, None), 1.0)
+    removed, added = audit_records(DECISION, "id", Target(Family.OPENAI, None), 1.0, DECISION.changes)
     assert (removed.from_, removed.to, removed.dialect) == (5, None, "")
     assert (added.from_, added.to) == (None, False)
 
 
 def test_metadata_names_the_pool_where_there_is_one() -> None:
     plain = {"tier": "strict", "scenario": "s", "class": "critical", "params": "p@1", "tenant": "t", "rule": "r"}
-    assert metadata(DECISION) == plain
-    assert metadata(msgspec.structs.replace(DECISION, pool="a")) == plain | {"pool": "a"}
+    plain |= {"length": "2048"}
+    assert metadata(DECISION, "2048") == plain
+    assert metadata(msgspec.structs.replace(DECISION, pool="a"), "2048") == plain | {"pool": "a"}
 
 
 MARKER = "MARKER"

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import http.client
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from extproc.cli.arguments import add_config
+from extproc.cli.asking import add_admin, admin_of, fetch
+from extproc.cli.watching import watch
 from extproc.errors import CannotStart
-from extproc.settings import load
 
-REFRESH_S = 1.0
-TIMEOUT_S = 5.0
 BAR = 20
 BLOCKS = "▏▎▍▌▋▊▉█"
 
@@ -35,7 +30,7 @@ BAR_FROM = 100
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser("weights", help="show endpoints with their terms, scores and weights")
     add_config(parser)
-    parser.add_argument("--admin", metavar="HOST:PORT", help="the sidecar's admin pages (listeners.admin)")
+    add_admin(parser)
     parser.add_argument("--pool", metavar="NAME", help="this pool alone")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
@@ -44,51 +39,20 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    admin = arguments.admin or load(arguments.config.read_bytes() if arguments.config else b"").listeners.admin
+    admin = admin_of(arguments)
     if arguments.json:
-        print(json.dumps(chosen(fetch(admin), arguments.pool), indent=2))
+        print(json.dumps(chosen(fetch(admin, "/weights", "pools"), arguments.pool), indent=2))
         return 0
     console = Console(width=None if sys.stdout.isatty() else UNSEEN_WIDTH)
 
     def look() -> Group:
-        return shown(chosen(fetch(admin), arguments.pool), width=console.width)
+        return shown(chosen(fetch(admin, "/weights", "pools"), arguments.pool), width=console.width)
 
     if arguments.watch:
-        _watch(console, look)
+        watch(console, look)
     else:
         console.print(look())
     return 0
-
-
-def _watch(console: Console, look: Callable[[], Group]) -> None:
-    """In place on a terminal; elsewhere one table after the other."""
-    with contextlib.suppress(KeyboardInterrupt):
-        if not console.is_terminal:
-            while True:
-                console.print(look())
-                time.sleep(REFRESH_S)
-        with Live(look(), console=console, auto_refresh=False) as live:
-            while True:
-                time.sleep(REFRESH_S)
-                live.update(look(), refresh=True)
-
-
-def fetch(admin: str) -> dict[str, Any]:
-    """The sidecar's `/weights`; CannotStart where nobody answers, or something else does."""
-    host, _, port = admin.rpartition(":")
-    try:
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=TIMEOUT_S)
-        with contextlib.closing(connection):
-            connection.request("GET", "/weights")
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise CannotStart(f"http://{admin}/weights answered {answer.status}")
-            found = json.loads(answer.read())
-        if not isinstance(found, dict) or "pools" not in found:
-            raise ValueError("it is no sidecar")
-    except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
-        raise CannotStart(f"no sidecar answers at http://{admin}/weights: {error}") from None
-    return found
 
 
 def chosen(page: dict[str, Any], pool: str | None) -> dict[str, Any]:

@@ -128,6 +128,9 @@ def _sample(common: pb.AccessLogCommon, response: pb.HTTPResponseProperties, tot
         request_class=_text(about["class"].string_value),
         tenant=_text(about["tenant"].string_value),
         params=_text(about["params"].string_value),
+        length=_text(about["length"].string_value),
+        fallback=_text(about["fallback"].string_value),
+        probe=bool(about["probe"].string_value),
         orca=orca.report(load) if load else {},
     )
 

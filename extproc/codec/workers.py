@@ -8,9 +8,11 @@ from typing import TypeVar
 import msgspec
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extproc.codec.grpc_messages import framed
 from extproc.codec.wire import workers_pb2 as pb
+from extproc.model.protection import CALM, Protection
 from extproc.recorded import Counted, Delta, Observed
 from extproc.settings import Secrets, Settings
 
@@ -22,11 +24,12 @@ MAX_MESSAGE_BYTES = 64 << 20
 
 
 class SnapshotTold(Struct, frozen=True):
-    """`settings` and `secrets` are JSON."""
+    """`settings`, `secrets` and `protection` are JSON."""
 
     generation: int
     settings: bytes
     secrets: bytes
+    protection: bytes = b"{}"
 
 
 class Taken(Struct, frozen=True):
@@ -62,7 +65,12 @@ def told(message: SnapshotTold | Taken) -> bytes:
     """With its prefix, as it goes to a worker."""
     if isinstance(message, Taken):
         return framed(pb.Told(taken=pb.Taken(batch=message.batch)).SerializeToString())
-    snapshot = pb.Snapshot(generation=message.generation, settings=message.settings, secrets=message.secrets)
+    snapshot = pb.Snapshot(
+        generation=message.generation,
+        settings=message.settings,
+        secrets=message.secrets,
+        protection=message.protection,
+    )
     return framed(pb.Told(snapshot=snapshot).SerializeToString())
 
 
@@ -72,7 +80,7 @@ def read_told(data: bytes) -> SnapshotTold | Taken:
     kind = message.WhichOneof("told")
     if kind == "snapshot":
         found = message.snapshot
-        return SnapshotTold(found.generation, found.settings, found.secrets)
+        return SnapshotTold(found.generation, found.settings, found.secrets, found.protection or b"{}")
     if kind == "taken":
         return Taken(message.taken.batch)
     raise ValueError("a message that tells nothing")
@@ -146,6 +154,17 @@ def _parsed(kind: type[M], data: bytes) -> M:
 def snapshot_told(settings: Settings, secrets: Secrets, generation: int) -> SnapshotTold:
     held = msgspec.json.encode({"tokens": secrets.tokens, "tenant_keys": secrets.tenant_keys})
     return SnapshotTold(generation, settings.model_dump_json().encode(), held)
+
+
+def with_protection(told: SnapshotTold, protection: Protection, generation: int) -> SnapshotTold:
+    """The same under another generation, with what the protection loop says."""
+    return replace(told, generation=generation, protection=msgspec.json.encode(protection))
+
+
+def protection_of(message: SnapshotTold) -> Protection:
+    """ValueError where it is none."""
+    found = msgspec.json.decode(message.protection, type=Protection)
+    return CALM if found == CALM else found
 
 
 def snapshot_of(message: SnapshotTold) -> tuple[Settings, Secrets]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from extproc.model.names import Dialect, Engine, Field, RequestClass
 from extproc.model.values import ABSENT, Caller, Change, Classification, InferenceRequest, Scalar, Value
 from extproc.parameters import ParameterSet
+from extproc.protect.settings import DegradeConfig
 from extproc.registry import EngineRules, Profile
 
 
@@ -26,6 +27,8 @@ class Context(Struct, frozen=True):
     schedules_by_priority: bool
     lowest_latency: bool
     respell_length: bool
+    degrade: DegradeConfig | None = None
+    """Set while the pool is loaded."""
 
 
 Values = Mapping[Field, Scalar]

@@ -40,10 +40,21 @@ def granted_tokens(context: Context, asked: int | None) -> Limit | None:
 
     min(asked or limit, limit, cap), never below the engine's minimum, and nothing lifts it over the cap.
     """
-    cap = context.profile.length_cap
     wanted = context.caller.overrides.get(Field.MAX_TOKENS)
     if wanted is not None:
         return _bounded(context, Limit(int(wanted), "override", "set by a trusted caller"))
+    return _degraded(context, _granted(context, asked))
+
+
+def _degraded(context: Context, granted: Limit | None) -> Limit | None:
+    """Under load answers are shorter; never longer than they would have been."""
+    if context.degrade is None or (granted is not None and granted.tokens <= context.degrade.max_tokens):
+        return granted
+    return _bounded(context, Limit(context.degrade.max_tokens, "degrade.max_tokens", "the pool is loaded"))
+
+
+def _granted(context: Context, asked: int | None) -> Limit | None:
+    cap = context.profile.length_cap
     limit = scenario_limit(context)
     # A whitelisted request keeps the engine's own default, as long as that stays under the cap.
     if limit.rule == "length.cap" and asked is None and not _engine_exceeds(context, cap):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extproc.decide import coupling, fan_out, length, lowest_latency, override, priority, tiers
+from extproc.decide import coupling, degrade, fan_out, length, lowest_latency, override, priority, tiers
 from extproc.decide.context import GENERATES, Context, Policy
 from extproc.model.names import Field
 from extproc.model.values import ABSENT, Change, Scalar, Value
@@ -10,6 +10,7 @@ from extproc.model.values import ABSENT, Change, Scalar, Value
 GENERATION: tuple[Policy, ...] = (
     tiers.temperature,
     lowest_latency.sampling,
+    degrade.sampling,
     override.sampling,
     coupling.beams_temperature,
     coupling.greedy,

@@ -19,6 +19,8 @@ class Destination(Struct, frozen=True):
     pool: str | None
     engine: Engine
     schedules_by_priority: bool
+    fallback: str = ""  # why it is a light pool, "" = it is the request's own
+    probe: bool = False  # it tries out a pool that is half open
 
 
 def choose(registry: Registry, target: Target, named: str | None, model: str) -> Destination:

@@ -27,7 +27,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
-LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights")
+LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights", "/status", "/events")
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -51,6 +51,8 @@ class AdminSources:
     config: Callable[[], Mapping[str, object]]
     snapshot: Callable[[], Mapping[str, object]]
     weights: Callable[[], Mapping[str, object]]
+    status: Callable[[], Mapping[str, object]]
+    events: Callable[[], Iterable[object]]
     metrics: Callable[[], tuple[bytes, str]]
     uptime: Callable[[], float]
 
@@ -75,6 +77,8 @@ def application(sources: AdminSources) -> web.Application:
     app.router.add_get("/config", pages.config)
     app.router.add_get("/snapshot", pages.snapshot)
     app.router.add_get("/weights", pages.weights)
+    app.router.add_get("/status", pages.protection)
+    app.router.add_get("/events", pages.events)
     return app
 
 
@@ -126,6 +130,13 @@ class _Pages:
 
     async def weights(self, _: web.Request) -> web.Response:
         return _json(self._sources.weights())
+
+    async def protection(self, _: web.Request) -> web.Response:
+        return _json(self._sources.status())
+
+    async def events(self, _: web.Request) -> web.Response:
+        """The newest first."""
+        return _json(list(self._sources.events()))
 
     async def status(self, _: web.Request) -> web.Response:
         snapshot = self._sources.snapshot()

@@ -23,6 +23,9 @@ def read(settings: Settings, environ: Mapping[str, str] = os.environ) -> Secrets
             found.append(value)
         return found
 
+    if settings.webhook is not None:
+        collect("webhook.url", [settings.webhook.url])
+        collect("webhook.token", [settings.webhook.token] if settings.webhook.token else [])
     secrets = Secrets(
         tokens=collect("trust.tokens", settings.trust.tokens),
         tenant_keys=collect("tenants.keys", settings.tenants.keys),
@@ -30,6 +33,16 @@ def read(settings: Settings, environ: Mapping[str, str] = os.environ) -> Secrets
     if problems:
         raise ConfigError(tuple(problems))
     return secrets
+
+
+def webhook(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """URL and token of the webhook, "" for what there is none of."""
+    config = settings.webhook
+    if config is None:
+        return "", ""
+    url = _value(config.url, environ)[0]
+    token = b"" if config.token is None else _value(config.token, environ)[0]
+    return url.decode(errors="replace"), token.decode(errors="replace")
 
 
 def files(settings: Settings) -> tuple[Path, ...]:

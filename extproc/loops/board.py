@@ -37,14 +37,15 @@ class Board(Generic[T]):
         """How often `publish` replaced the value; the first one is not counted."""
         return self._publishes
 
-    def publish(self, value: T) -> None:
-        """Replace the current value and wake all waiters. Generations only grow."""
+    def publish(self, value: T) -> int:
+        """Replace the current value and wake all waiters. Generations only grow; the one that is current now."""
         if value.generation <= self._current.generation:
             raise ValueError(f"generation {value.generation} does not follow {self._current.generation}")
         self._current = value
         self._publishes += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        return value.generation
 
     async def next(self, seen_generation: int) -> T:
         """The current value as soon as it is newer than `seen_generation`."""

@@ -23,6 +23,7 @@ from extproc.loops.telemetry import Look
 from extproc.model.telemetry import EngineSample
 from extproc.model.topology import Endpoint
 from extproc.pools import PoolSpec
+from extproc.protect import degrade
 from extproc.scoring.values import EndpointInput, Reading
 
 MIN_REQUESTS = 20
@@ -94,6 +95,22 @@ class Readings:
         shared = self._arranged()
         return [self._input(spec, endpoint, shared, now) for endpoint in endpoints]
 
+    def loads(self, spec: PoolSpec, endpoints: Iterable[Endpoint], now: float) -> Iterator[float | None]:
+        """How loaded each healthy endpoint is, a share of what it can bear; None where nothing fresh is known."""
+        shared = self._arranged()
+        for endpoint in endpoints:
+            key = targets.own(spec.name, endpoint)
+            if self._healthy(key):
+                sources = [*self._own(spec, endpoint, key), *(shared.of(endpoint) if shared.joins else ())]
+                yield self._load(spec, endpoint, sources, now)
+
+    def _load(self, spec: PoolSpec, endpoint: Endpoint, sources: Sequence[Told], now: float) -> float | None:
+        oldest = now - self.telemetry.neutral_after_intervals * self.telemetry.interval_s
+        fresh = [told.sample for told in sources if told_at(endpoint, told.look, self.latency) >= oldest]
+        waiting, running = _first(fresh, "waiting"), _first(fresh, "running")
+        queue = None if running is None else (running + (waiting or 0.0)) / spec.max_concurrency
+        return degrade.load(_first(fresh, "gpu_utilisation"), _first(fresh, "kv_usage"), queue)
+
     def _arranged(self) -> Shared:
         """Anew only where a source was looked at since."""
         sources = [(self._look(key), join) for key, join in targets.shared(self.telemetry)]
@@ -114,6 +131,11 @@ class Readings:
         yield from _told(self._look(key))
         if self.telemetry.triton_statistics:
             yield from _told(self._look(targets.statistics(spec.name, endpoint)))
+
+
+def _first(samples: Iterable[EngineSample], term: str) -> float | None:
+    """Of the most trusted source that knows it."""
+    return next((value for sample in samples if (value := getattr(sample, term)) is not None), None)
 
 
 def _told(look: Look) -> Iterator[Told]:

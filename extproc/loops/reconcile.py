@@ -22,7 +22,7 @@ from extproc.model.xds import Resources
 from extproc.pools import GRPC_SUFFIX, PoolSpec
 from extproc.resources.check import check
 from extproc.resources.plan import EngineCluster
-from extproc.resources.world import Fixed, resources
+from extproc.resources.world import NO_LIMITS, Fixed, resources
 from extproc.scoring.values import EndpointInput, PoolWeights, ScoringRules
 from extproc.scoring.weigh import weigh
 from extproc.settings import Settings
@@ -93,7 +93,9 @@ class Reconciler:
         self._shares: dict[str, Mapping[str, int]] = {}
         self._ticked_at: float | None = None
         self._generation = 0
-        self._last: tuple[World, tuple[EngineCluster, ...]] | None = None
+        self._last: tuple[World, tuple[EngineCluster, ...], Mapping[str, int]] | None = None
+        self.limits: Mapping[str, int] = NO_LIMITS
+        """Requests of DEFAULT priority a pool takes, where that is not what the config says."""
         self._complaint: tuple[Problem, ...] = ()
         self.refused = 0
 
@@ -133,7 +135,7 @@ class Reconciler:
 
     def _known(self, clusters: tuple[EngineCluster, ...]) -> bool:
         return not clusters or (
-            self._last is not None and self._last[0] is self.world and self._last[1] == clusters
+            self._last is not None and self._last[0] is self.world and self._last[1:] == (clusters, self.limits)
         )
 
     def _refused_or_published(self, clusters: tuple[EngineCluster, ...]) -> tuple[Problem, ...]:
@@ -145,12 +147,17 @@ class Reconciler:
             return problems
         self._generation += 1
         self._publish(built)
-        self._last = (self.world, clusters)
+        self._last = (self.world, clusters, self.limits)
         return ()
 
     def _built(self, view: View, clusters: tuple[EngineCluster, ...]) -> Resources:
         seen = [each for each in clusters if view.sees(each)]
-        return resources(view.parts, seen, generation=self._generation + 1)
+        limits = {
+            each.name: self.limits[pool]
+            for each in seen
+            if (pool := each.name.removesuffix(GRPC_SUFFIX) if each.http2 else each.name) in self.limits
+        }
+        return resources(view.parts, seen, generation=self._generation + 1, limits=limits)
 
 
 def standing(pool: PoolReport) -> tuple[Standing, ...]:

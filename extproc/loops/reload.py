@@ -28,7 +28,9 @@ class Place(Protocol):
     @property
     def current(self) -> Snapshot: ...
 
-    def publish(self, snapshot: Snapshot) -> None: ...
+    def publish(self, snapshot: Snapshot) -> int:
+        """The generation under which it is current: others may have published meanwhile."""
+        ...
 
 
 class Observer(Protocol):
@@ -83,7 +85,7 @@ class Reloader:
             return self._refuse(INVALID, "the file is empty")
         try:
             snapshot = self._build(content, generation)
-            self._board.publish(snapshot)
+            generation = self._board.publish(snapshot)
         except ConfigError as error:
             return self._refuse(INVALID, "; ".join(_line(problem) for problem in error.problems))
         except OSError as error:  # a file the configuration refers to

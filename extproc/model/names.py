@@ -74,6 +74,9 @@ class Field(StrEnum):
     DYNATEMP_RANGE = "dynatemp_range"
     MIROSTAT = "mirostat"
     MIN_TOKENS = "min_tokens"
+    SPECULATIVE = "speculative"
+    MODEL = "model"
+    PROMPT_TOKENS = "prompt_tokens"
 
 
 SAMPLING_FIELDS = (

@@ -35,6 +35,8 @@ class AccessSample(Struct, frozen=True, kw_only=True):
 
     `upstream` is the engine's `ip:port`, "" where no engine was reached. `status` is 0 where there was no answer.
     `flags` are Envoy's response flags, as its log spells them (UO, UF, UC, ...).
+    `length`: the bucket of the request's. `fallback`: why a light pool served it, "" = none did. `probe`: it tried
+    out what is half open.
     `orca` holds named metrics the engine sent with the answer.
     """
 
@@ -50,6 +52,9 @@ class AccessSample(Struct, frozen=True, kw_only=True):
     request_class: str
     tenant: str
     params: str
+    length: str = ""
+    fallback: str = ""
+    probe: bool = False
     orca: Mapping[str, float] = {}
 
 

@@ -105,6 +105,10 @@ class Decision(Struct, frozen=True):
     max_tokens: int | None
     continuation: bool
     changes: tuple[Change, ...]
+    fallback: str = ""
+    """Why it goes to a light pool; "" = it does not."""
+    probe: bool = False
+    """It tries out what is half open."""
 
 
 class AuditRecord(Struct, frozen=True, rename={"from_": "from"}):

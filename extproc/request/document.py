@@ -17,7 +17,9 @@ from extproc.model.values import ABSENT, Change, InferenceRequest, Scalar, Targe
 from extproc.registry import TritonRules
 from extproc.request.headers import Headers
 from extproc.request.json_object import Edit, JsonObject, Patch, encode, number, parse, scalar
+from extproc.request.shorten import Cut, cut
 
+NO_MORE: Mapping[str, bytes] = {}
 MAX_MODEL_CHARS = 512
 ROOT = ""
 NO_NUMBER = "?"
@@ -75,7 +77,13 @@ class Document(Protocol):
         """What `written` needs; the same for every body of this signature."""
         ...
 
-    def written(self, edits: Any) -> Written: ...
+    def written(self, edits: Any, more: Mapping[str, bytes] = NO_MORE) -> Written:
+        """`more`: new bytes of top-level members that no rule names."""
+        ...
+
+    def shortened(self, *, tokens: int, bytes_per_token: float) -> Cut:
+        """What cuts the prompt."""
+        ...
 
 
 class Occurrence(Struct, frozen=True):
@@ -250,9 +258,12 @@ class JsonDocument:
             place, key = (kept.place, kept.key) if kept else (self._place(writing), readable[0])
             edits.setdefault(place, {})[key] = encode(change.after)
 
-    def written(self, edits: Edits) -> Written:
+    def shortened(self, *, tokens: int, bytes_per_token: float) -> Cut:
+        return cut(self.root, self._shape.dialect, tokens=tokens, bytes_per_token=bytes_per_token)
+
+    def written(self, edits: Edits, more: Mapping[str, bytes] = NO_MORE) -> Written:
         """The body with these edits; a repeated key leaves settled even where nothing else changes."""
-        if not self.nested and not edits.nested:
+        if not self.nested and not edits.nested and not more:
             return Written(self.root.patched(edits.root))
         nested = {
             place: object_.edited(edits.nested.get(place, {}))
@@ -263,7 +274,7 @@ class JsonDocument:
             nested[place] = parse(b"{}", max_keys=0).edited(edits.nested[place])
         if self._quoted in nested:
             nested[self._quoted] = encode(nested[self._quoted].decode())
-        return Written(self.root.edited({**edits.root.edits, **nested}))
+        return Written(self.root.edited({**edits.root.edits, **nested, **more}))
 
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:
         return self.written(self.edits(changes, writing))

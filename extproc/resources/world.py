@@ -18,6 +18,7 @@ from extproc.resources.template import Node, connection_manager, copy, get
 
 ROUTES, RUNTIME = "llm", "llm_runtime"
 PRIORITIES = ("default", "high")
+NO_LIMITS: Mapping[str, int] = {}
 
 
 class Fixed(Struct, frozen=True):
@@ -42,11 +43,27 @@ def fixed(template: Node, plan: Plan) -> Fixed:
     )
 
 
-def resources(parts: Fixed, engines: Iterable[EngineCluster], *, generation: int) -> Resources:
-    """`engines` are those of the plan, with the endpoints of this moment."""
+def resources(
+    parts: Fixed, engines: Iterable[EngineCluster], *, generation: int, limits: Mapping[str, int] = NO_LIMITS
+) -> Resources:
+    """`engines` are those of the plan, with the endpoints of this moment. `limits`: requests of DEFAULT priority
+    that a cluster takes, where that is not what the plan says."""
     assignments = {each.name: assignment(each) for each in engines}
-    by_kind = {Kind.CDS: parts.clusters, Kind.EDS: assignments, Kind.RDS: parts.routes, Kind.RTDS: parts.runtime}
+    layers = _limited(parts.runtime, limits) if limits else parts.runtime
+    by_kind = {Kind.CDS: parts.clusters, Kind.EDS: assignments, Kind.RDS: parts.routes, Kind.RTDS: layers}
     return Resources(generation, by_kind)
+
+
+def _limited(layers: Mapping[str, Resource], limits: Mapping[str, int]) -> dict[str, Resource]:
+    """Critical requests have a breaker of their own, which stays as it is."""
+    keys = {_limit_key(name, "default"): limit for name, limit in limits.items()}
+    return {
+        name: {
+            **resource,
+            "layer": {**resource["layer"], **{key: keys[key] for key in keys if key in resource["layer"]}},
+        }
+        for name, resource in layers.items()
+    }
 
 
 def runtime(engines: Iterable[EngineCluster]) -> Node:
@@ -59,4 +76,8 @@ def runtime(engines: Iterable[EngineCluster]) -> Node:
 
 def _limits(engine: EngineCluster) -> Iterable[tuple[str, int]]:
     for priority in PRIORITIES:
-        yield f"circuit_breakers.{engine.name}.{priority}.max_requests", engine.max_requests
+        yield _limit_key(engine.name, priority), engine.max_requests
+
+
+def _limit_key(cluster: str, priority: str) -> str:
+    return f"circuit_breakers.{cluster}.{priority}.max_requests"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
+import msgspec
 from aiohttp import WSMsgType, web
 
-from extproc.standin import metrics_page
+from extproc.standin import faults, metrics_page
 from extproc.standin.bodies import MAX_BODY_BYTES
+from extproc.standin.faults import NO_FAULTS
 from extproc.standin.memory import Memory
 from extproc.standin.receipt import Received, receive
 from extproc.standin.replies import Binary, Plain, Stream, encode, encode_events, openai_error
@@ -57,6 +60,8 @@ class Engine:
     def __init__(self, delay_s: float = 0.0) -> None:
         self._delay_s = delay_s
         self._memory = Memory()
+        self._faults = NO_FAULTS
+        self._numbers = count()
         self._running = 0
         self._finished = 0
 
@@ -64,6 +69,8 @@ class Engine:
         """Answer any request."""
         if request.path.startswith(_MEMORY_PATH):
             return self._recall(request)
+        if request.path == faults.PATH:
+            return await self._set_faults(request)
         if request.path == metrics_page.PATH:
             return web.Response(text=metrics_page.page(running=self._running, finished=self._finished))
         self._running += 1
@@ -94,6 +101,11 @@ class Engine:
         """Remembered before the first byte is sent: who has the answer finds the request."""
         reply = respond(received)
         self._memory.keep(received)
+        if self._faults is not NO_FAULTS and request.method == "POST":
+            if self._faults.delay_ms:
+                await asyncio.sleep(self._faults.delay_ms / 1000)
+            if self._faults.fails(next(self._numbers)):
+                reply = openai_error(self._faults.status, "As it was told to.", "fault")
         if isinstance(reply, Stream):
             return await self._stream(request, received, reply)
         if self._delay_s:
@@ -111,6 +123,14 @@ class Engine:
             await response.write(event)
         await response.write_eof()
         return response
+
+    async def _set_faults(self, request: web.Request) -> web.Response:
+        """PUT sets them, DELETE ends them."""
+        try:
+            self._faults = faults.read(await request.read()) if request.method == "PUT" else NO_FAULTS
+        except msgspec.MsgspecError as error:
+            return _json(400, msgspec.json.encode({"error": str(error)}))
+        return _json(200, msgspec.json.encode(self._faults))
 
     def _recall(self, request: web.Request) -> web.Response:
         """The memory, for tests on the engine's own port."""

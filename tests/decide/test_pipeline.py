@@ -58,6 +58,7 @@ def test_the_length_comes_last_among_the_parameters() -> None:
     assert names == [
         "tiers",
         "lowest_latency",
+        "degrade",
         "override",
         "coupling",
         "coupling",

@@ -49,6 +49,8 @@ class World:
             config=lambda: self.settings,
             snapshot=lambda: self.world,
             weights=lambda: self.weights,
+            status=lambda: {"breakers": []},
+            events=lambda: ({"kind": "drift"},),
             metrics=lambda: (b"llm_x 1\n", "text/plain; version=0.0.4; charset=utf-8"),
             uptime=lambda: 90061.7,
         )
@@ -228,6 +230,10 @@ def test_a_snapshot_is_described_in_plain_values() -> None:
         limits=Limits(max_body_bytes=10, max_keys=20),
         lowest_latency_paths=("/v1/fast",),
         encoded_bodies_pass=False,
+        safe=nothing,
+        safe_set="safe@0",
+        degrade=nothing,
+        fallback=nothing,
     )
     assert describe(snapshot) == {
         "generation": 4,
@@ -241,6 +247,7 @@ def test_a_snapshot_is_described_in_plain_values() -> None:
                 "variant": "awq-4bit",
                 "accuracy": 0.982,
                 "hardware": "a100/80GB",
+                "served_model": None,
             }
         ],
         "limits": {"max_body_bytes": 10, "max_keys": 20},

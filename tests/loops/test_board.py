@@ -25,6 +25,10 @@ def snapshot(generation: int) -> Snapshot:
         limits=Limits(max_body_bytes=1, max_keys=1),
         lowest_latency_paths=(),
         encoded_bodies_pass=False,
+        safe=nothing,
+        safe_set="safe@0",
+        degrade=nothing,
+        fallback=nothing,
     )
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from extproc.app import _Reloads
 from extproc.errors import ConfigError, Problem
+from extproc.guarding import Keeper
 from extproc.loops.board import Board
 from extproc.loops.reload import Reloader
 from extproc.settings import Settings, load
@@ -59,6 +60,10 @@ class World:
             limits=Limits(max_body_bytes=1, max_keys=1),
             lowest_latency_paths=(),
             encoded_bodies_pass=False,
+            safe=nothing,
+            safe_set="safe@0",
+            degrade=nothing,
+            fallback=nothing,
         )
 
     def reloaded(self, generation: int) -> None:
@@ -231,7 +236,8 @@ class Control:
 def in_a_thread(world: World, heard: Heard, build: Any) -> Reloader:
     source = cast(Any, type("Source", (), {"waiting": (), "settings": Control.settings}))
     control = cast(Any, Control())
-    reloads = _Reloads(cast(Any, heard), world.board, source, control, None, asyncio.get_running_loop())
+    keeper = Keeper(world.board, cast(Any, None), cast(Any, None))
+    reloads = _Reloads(cast(Any, heard), keeper, source, control, None, asyncio.get_running_loop())
     return Reloader(read=world.path.read_bytes, build=build, board=reloads, observer=reloads, content=b"a")
 
 
@@ -263,12 +269,12 @@ async def test_a_failure_in_a_thread_is_told_on_the_event_loop(world: World) -> 
     assert heard.calls == [("reload_failed", True)]
 
 
-async def test_a_refusal_of_the_board_comes_back_to_the_thread(world: World) -> None:
+async def test_a_generation_that_somebody_else_took_meanwhile_is_no_obstacle(world: World) -> None:
     heard = Heard()
     world.path.write_bytes(b"b")
     reloader = in_a_thread(world, heard, lambda content, _: world.snapshot(content, 1))
-    assert await asyncio.to_thread(reloader.consider) == "internal"
-    assert world.current == (1, "a")
+    assert await asyncio.to_thread(reloader.consider) == "reloaded"
+    assert world.current == (2, "b")
 
 
 def test_a_loop_that_ends_during_a_build_waits_for_no_publish_that_cannot_come(world: World) -> None:

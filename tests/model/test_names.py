@@ -36,7 +36,7 @@ from extproc.model.names import (
         (
             Field,
             "temperature top_p max_tokens beams n best_of stream priority top_k min_p typical_p xtc_probability "
-            "xtc_threshold dynatemp_range mirostat min_tokens",
+            "xtc_threshold dynatemp_range mirostat min_tokens speculative model prompt_tokens",
         ),
     ],
 )
@@ -53,6 +53,6 @@ def test_every_family_has_an_engine_that_speaks_it() -> None:
 
 def test_fields_of_sampling_are_none_that_a_rule_sets() -> None:
     ruled = {Field.TEMPERATURE, Field.TOP_P, Field.MAX_TOKENS, Field.MIN_TOKENS, Field.BEAMS, Field.N}
-    ruled |= {Field.BEST_OF, Field.STREAM}
+    ruled |= {Field.BEST_OF, Field.STREAM, Field.SPECULATIVE, Field.MODEL, Field.PROMPT_TOKENS}
     assert ruled.isdisjoint(SAMPLING_FIELDS)
     assert ruled | set(SAMPLING_FIELDS) | {Field.PRIORITY} == set(Field)

@@ -335,5 +335,6 @@ def test_no_format_adds_a_field_of_sampling(dialect: Dialect) -> None:
         Dialect.OPENAI_EMBEDDINGS: "/v1/embeddings",
     }
     insertable = document(b"{}", paths[dialect]).request.insertable
-    assert insertable <= {Field.TEMPERATURE, Field.TOP_P, Field.STREAM, Field.PRIORITY, Field.MAX_TOKENS}
+    ruled = {Field.TEMPERATURE, Field.TOP_P, Field.STREAM, Field.PRIORITY, Field.MAX_TOKENS, Field.SPECULATIVE}
+    assert insertable <= ruled
     assert (Field.MAX_TOKENS in insertable) == (dialect is not Dialect.OPENAI_EMBEDDINGS)

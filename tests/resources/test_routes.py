@@ -145,14 +145,18 @@ def test_only_served_routes_are_judged(engines: tuple[EngineCluster, ...], more:
     found = routes(rendered(engines=engines, unknown_paths="pass", extra_paths=("/version",)))
     judged = {name for name, each in found.items() if "typed_per_filter_config" in each}
     families = {family + kind for family in Family for kind in ("", "-critical")}
-    assert judged == families | {"pool", "pool-critical"} | more
+    assert judged == families | {"pool", "pool-critical", "pool-fallback"} | more
 
 
 @pytest.mark.parametrize("usage", [False, True])
 def test_what_is_judged_is_observed_where_the_config_says_so(usage: bool) -> None:
     found = routes(rendered(usage=usage, engines=(VLLM, TRITON, TRITON_GRPC)))
     observers = {name: each.get("typed_per_filter_config", {}).get(USAGE) for name, each in found.items()}
-    judged = {family + kind for family in Family for kind in ("", "-critical")} | {"pool", "pool-critical"}
+    judged = {family + kind for family in Family for kind in ("", "-critical")} | {
+        "pool",
+        "pool-critical",
+        "pool-fallback",
+    }
     assert {name for name, observer in observers.items() if observer is not None} == judged
     assert all(observers[name]["disabled"] is not usage for name in judged)
 

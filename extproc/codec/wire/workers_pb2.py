@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rworkers.proto\x12\x17\x65xtproc.wire.workers.v1\"v\n\x04Told\x12\x35\n\x08snapshot\x18\x01 \x01(\x0b\x32!.extproc.wire.workers.v1.SnapshotH\x00\x12/\n\x05taken\x18\x02 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.TakenH\x00\x42\x06\n\x04told\"A\n\x08Snapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x10\n\x08settings\x18\x02 \x01(\x0c\x12\x0f\n\x07secrets\x18\x03 \x01(\x0c\"\x16\n\x05Taken\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x04\"\xa5\x01\n\x04Said\x12/\n\x05hello\x18\x01 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.HelloH\x00\x12\x33\n\x07\x61pplied\x18\x02 \x01(\x0b\x32 .extproc.wire.workers.v1.AppliedH\x00\x12/\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.BatchH\x00\x42\x06\n\x04said\"8\n\x05Hello\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x12\n\ngeneration\x18\x03 \x01(\x04\",\n\x07\x41pplied\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x9c\x01\n\x05\x42\x61tch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x31\n\x07\x63ounted\x18\x02 \x03(\x0b\x32 .extproc.wire.workers.v1.Counted\x12\x33\n\x08observed\x18\x03 \x03(\x0b\x32!.extproc.wire.workers.v1.Observed\x12\x0c\n\x04open\x18\x04 \x01(\x03\x12\r\n\x05\x61udit\x18\x05 \x03(\x0c\"8\n\x07\x43ounted\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"I\n\x08Observed\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\r\n\x05total\x18\x04 \x01(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\rworkers.proto\x12\x17\x65xtproc.wire.workers.v1\"v\n\x04Told\x12\x35\n\x08snapshot\x18\x01 \x01(\x0b\x32!.extproc.wire.workers.v1.SnapshotH\x00\x12/\n\x05taken\x18\x02 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.TakenH\x00\x42\x06\n\x04told\"U\n\x08Snapshot\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x10\n\x08settings\x18\x02 \x01(\x0c\x12\x0f\n\x07secrets\x18\x03 \x01(\x0c\x12\x12\n\nprotection\x18\x04 \x01(\x0c\"\x16\n\x05Taken\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\x04\"\xa5\x01\n\x04Said\x12/\n\x05hello\x18\x01 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.HelloH\x00\x12\x33\n\x07\x61pplied\x18\x02 \x01(\x0b\x32 .extproc.wire.workers.v1.AppliedH\x00\x12/\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32\x1e.extproc.wire.workers.v1.BatchH\x00\x42\x06\n\x04said\"8\n\x05Hello\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0b\n\x03pid\x18\x02 \x01(\r\x12\x12\n\ngeneration\x18\x03 \x01(\x04\",\n\x07\x41pplied\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\r\n\x05\x65rror\x18\x02 \x01(\t\"\x9c\x01\n\x05\x42\x61tch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x31\n\x07\x63ounted\x18\x02 \x03(\x0b\x32 .extproc.wire.workers.v1.Counted\x12\x33\n\x08observed\x18\x03 \x03(\x0b\x32!.extproc.wire.workers.v1.Observed\x12\x0c\n\x04open\x18\x04 \x01(\x03\x12\r\n\x05\x61udit\x18\x05 \x03(\x0c\"8\n\x07\x43ounted\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"I\n\x08Observed\x12\x0e\n\x06\x66\x61mily\x18\x01 \x01(\t\x12\x0e\n\x06labels\x18\x02 \x03(\t\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x04\x12\r\n\x05total\x18\x04 \x01(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,19 +34,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOLD']._serialized_start=42
   _globals['_TOLD']._serialized_end=160
   _globals['_SNAPSHOT']._serialized_start=162
-  _globals['_SNAPSHOT']._serialized_end=227
-  _globals['_TAKEN']._serialized_start=229
-  _globals['_TAKEN']._serialized_end=251
-  _globals['_SAID']._serialized_start=254
-  _globals['_SAID']._serialized_end=419
-  _globals['_HELLO']._serialized_start=421
-  _globals['_HELLO']._serialized_end=477
-  _globals['_APPLIED']._serialized_start=479
-  _globals['_APPLIED']._serialized_end=523
-  _globals['_BATCH']._serialized_start=526
-  _globals['_BATCH']._serialized_end=682
-  _globals['_COUNTED']._serialized_start=684
-  _globals['_COUNTED']._serialized_end=740
-  _globals['_OBSERVED']._serialized_start=742
-  _globals['_OBSERVED']._serialized_end=815
+  _globals['_SNAPSHOT']._serialized_end=247
+  _globals['_TAKEN']._serialized_start=249
+  _globals['_TAKEN']._serialized_end=271
+  _globals['_SAID']._serialized_start=274
+  _globals['_SAID']._serialized_end=439
+  _globals['_HELLO']._serialized_start=441
+  _globals['_HELLO']._serialized_end=497
+  _globals['_APPLIED']._serialized_start=499
+  _globals['_APPLIED']._serialized_end=543
+  _globals['_BATCH']._serialized_start=546
+  _globals['_BATCH']._serialized_end=702
+  _globals['_COUNTED']._serialized_start=704
+  _globals['_COUNTED']._serialized_end=760
+  _globals['_OBSERVED']._serialized_start=762
+  _globals['_OBSERVED']._serialized_end=835
 # @@protoc_insertion_point(module_scope)

@@ -15,14 +15,16 @@ class Told(_message.Message):
     def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., taken: _Optional[_Union[Taken, _Mapping]] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("generation", "settings", "secrets")
+    __slots__ = ("generation", "settings", "secrets", "protection")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     SECRETS_FIELD_NUMBER: _ClassVar[int]
+    PROTECTION_FIELD_NUMBER: _ClassVar[int]
     generation: int
     settings: bytes
     secrets: bytes
-    def __init__(self, generation: _Optional[int] = ..., settings: _Optional[bytes] = ..., secrets: _Optional[bytes] = ...) -> None: ...
+    protection: bytes
+    def __init__(self, generation: _Optional[int] = ..., settings: _Optional[bytes] = ..., secrets: _Optional[bytes] = ..., protection: _Optional[bytes] = ...) -> None: ...
 
 class Taken(_message.Message):
     __slots__ = ("batch",)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from extproc.model.names import Dialect, Engine, Field
 from extproc.request import text
 from extproc.request.dialects.flat import flat
-from extproc.request.dialects.spellings import FAN_OUT, LENGTH, SAMPLING, WITHOUT_PRIORITY, everywhere
+from extproc.request.dialects.spellings import DRAFTS, FAN_OUT, LENGTH, SAMPLING, WITHOUT_PRIORITY, everywhere
 from extproc.request.document import Spelling
 
 FORMAT = flat(
     Dialect.LLAMACPP_COMPLETION,
     Spelling(
-        keys=SAMPLING | LENGTH | FAN_OUT | {"stream": Field.STREAM},
-        insert=WITHOUT_PRIORITY,
+        keys=SAMPLING | DRAFTS | LENGTH | FAN_OUT | {"stream": Field.STREAM},
+        insert=WITHOUT_PRIORITY | {field: key for key, field in DRAFTS.items()},
         length=everywhere("max_tokens") | {Engine.LLAMACPP: ("n_predict",)},
         unlimited_length=True,
     ),

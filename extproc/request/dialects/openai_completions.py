@@ -5,14 +5,14 @@ from __future__ import annotations
 from extproc.model.names import Dialect, Engine, Field
 from extproc.request import text
 from extproc.request.dialects.flat import flat
-from extproc.request.dialects.spellings import FAN_OUT, INSERT, LENGTH, SAMPLING, everywhere
+from extproc.request.dialects.spellings import DRAFTS, FAN_OUT, INSERT, LENGTH, SAMPLING, everywhere
 from extproc.request.document import Spelling
 
 FORMAT = flat(
     Dialect.OPENAI_COMPLETIONS,
     Spelling(
-        keys=SAMPLING | LENGTH | FAN_OUT | {"stream": Field.STREAM, "priority": Field.PRIORITY},
-        insert=INSERT,
+        keys=SAMPLING | DRAFTS | LENGTH | FAN_OUT | {"stream": Field.STREAM, "priority": Field.PRIORITY},
+        insert=INSERT | {field: key for key, field in DRAFTS.items()},
         length=everywhere("max_tokens") | {Engine.LLAMACPP: ("max_tokens", "n_predict")},
     ),
     lambda root, max_chars: text.of_prompt(root.raw("prompt"), max_chars),

@@ -27,6 +27,9 @@ LENGTH: dict[str, Field] = dict.fromkeys(
 
 FAN_OUT: dict[str, Field] = {"n": Field.N, "n_cmpl": Field.N, "best_of": Field.BEST_OF}
 
+DRAFTS: dict[str, Field] = {"speculative.n_max": Field.SPECULATIVE}
+"""llama.cpp's, in the formats it serves; engines that draft by their own configuration ignore it."""
+
 INSERT: dict[Field, str] = {
     Field.TEMPERATURE: "temperature",
     Field.TOP_P: "top_p",

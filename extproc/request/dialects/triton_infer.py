@@ -18,9 +18,10 @@ from extproc.model.values import ABSENT, Change, InferenceRequest
 from extproc.request import document, tensor_fields, tensor_inputs, tensors
 from extproc.request.dialects.spellings import FAN_OUT, LENGTH, SAMPLING, everywhere
 from extproc.request.dialects.triton_generate import SAMPLING_PARAMETERS
-from extproc.request.document import Occurrence, Reading, Spelling, Writing, Written, invalid
+from extproc.request.document import NO_MORE, Occurrence, Reading, Spelling, Writing, Written, invalid
 from extproc.request.headers import Headers
 from extproc.request.json_object import Edit, JsonObject, encode, parse
+from extproc.request.shorten import NOTHING, Cut
 from extproc.request.tensor_fields import ParameterTensor
 from extproc.request.tensor_inputs import INPUTS, PARAMETERS, Input, Inputs, Span, malformed
 from extproc.request.tensors import Clip
@@ -70,8 +71,11 @@ class TritonInferDocument(Struct, frozen=True):
     def write(self, changes: Iterable[Change], writing: Writing) -> Written:
         return self.written(self.edits(changes, writing))
 
-    def written(self, edits: Iterable[Change]) -> Written:
-        """The body with these changes. A change of a field that is neither found nor insertable is none."""
+    def written(self, edits: Iterable[Change], more: Mapping[str, bytes] = NO_MORE) -> Written:
+        """The body with these changes. A change of a field that is neither found nor insertable is none.
+
+        `more` is for formats whose text stands in a member.
+        """
         by_field = {change.field: change for change in edits}
         data, tail = self._tensor_edits(by_field)
         head = self._edited_head(by_field, data)
@@ -79,6 +83,10 @@ class TritonInferDocument(Struct, frozen=True):
         if self.framed and len(head) != self.head:
             headers = ((HEADER_LENGTH, b"%d" % len(head)),)
         return Written(self._joined(head, tail), headers)
+
+    def shortened(self, **_: float) -> Cut:
+        """Text in tensors is bytes among bytes: it is left alone."""
+        return NOTHING
 
     def _tensor_edits(self, by_field: Mapping[Field, Change]) -> tuple[dict[str, bytes], dict[Span, bytes]]:
         """New JSON `data` by tensor name, and new bytes in the tail."""
