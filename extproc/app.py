@@ -35,6 +35,7 @@ from extproc.edge.audit_file import AuditFile
 from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.incidents import Incidents
 from extproc.edge.metrics import Metrics
+from extproc.edge.protection_metrics import ProtectionMetrics
 from extproc.edge.state_file import StateFile
 from extproc.edge.traffic_metrics import TrafficMetrics
 from extproc.edge.webhook import Webhook
@@ -209,6 +210,7 @@ class Sidecar:
             traffic=lambda pool_of: TrafficMetrics(self._metrics.registry, pool_of=pool_of),
             protection=self._protector,
         )
+        ProtectionMetrics(self._metrics.registry, lambda: self._control.protector, self._history)
         # The admin pages close last: readiness has to be seen while streams drain.
         admin_address = await self._serve_admin()
         metrics_address = await self._serve_metrics()

@@ -44,7 +44,7 @@ from extproc.loops.reconcile import Reconciler, Report, View, World, view_of, vi
 from extproc.loops.targets import grpc_url, own, targets
 from extproc.loops.tasks import monotonic, spawn, wall
 from extproc.loops.telemetry import Scraper, Target
-from extproc.model.telemetry import AccessSample
+from extproc.model.telemetry import AccessSample, UsageSample
 from extproc.model.topology import Endpoint, authority
 from extproc.model.xds import NOTHING, Encoded, Resources
 from extproc.pools import GRPC_SUFFIX, PoolSpec
@@ -52,6 +52,7 @@ from extproc.resources.plan import EngineCluster
 from extproc.resources.template import load_template
 from extproc.resources.world import fixed, resources
 from extproc.settings import Settings
+from extproc.usage.seen import Outcome as ReadOutcome
 
 log = logging.getLogger("extproc.control_plane")
 
@@ -195,7 +196,7 @@ class ControlPlane:
         limits = self.settings.usage
         if limits.enabled:
             observer = usage.UsageObserver(
-                recorder=self._traffic, max_held_bytes=limits.max_held_bytes, max_streams=limits.max_streams
+                recorder=self, max_held_bytes=limits.max_held_bytes, max_streams=limits.max_streams
             )
             server.add_generic_rpc_handlers((usage.handler(observer),))
         if self.settings.xds.enabled:
@@ -325,6 +326,13 @@ class ControlPlane:
         self._latency.record(samples, now=now)
         self.protector.record(samples, now=now)
         self._traffic.finished(samples)
+
+    def usage_ended(self, outcome: ReadOutcome, reason: str) -> None:
+        self._traffic.usage_ended(outcome, reason)
+
+    def usage(self, sample: UsageSample) -> None:
+        self._traffic.usage(sample)
+        self.protector.usage(sample)
 
     def _loads(self, spec: PoolSpec, endpoints: Sequence[Endpoint], now: float) -> Iterable[float | None]:
         return self._readings.loads(spec, endpoints, now)

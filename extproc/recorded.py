@@ -19,7 +19,7 @@ DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
-FAMILIES = ("requests", "changes", "passed", "rejections", "streams", "dropped")
+FAMILIES = ("requests", "fallbacks", "changes", "passed", "rejections", "streams", "dropped")
 """Of counters. `dropped`: audit records that nobody will find."""
 
 
@@ -74,6 +74,8 @@ class Recorded:
         for record, count in self._decided.values():
             decision = record.decision
             requests.add((record.target.dialect or "none", decision.tier, decision.request_class), count)
+            if decision.fallback:
+                self.counts["fallbacks"].add((decision.pool or "none", decision.fallback), count)
             for change in decision.changes:
                 changes.add((change.field, change.rule), count)
             if decision.max_tokens is not None:

@@ -13,10 +13,11 @@ from extproc import snapshot as snapshot_module
 from extproc.errors import ClientFault
 from extproc.judge import Arrival, Judged, judge
 from extproc.model.names import Engine, Field, RequestClass
+from extproc.model.protection import ParameterAccess, PoolAccess, Protection
 from extproc.model.values import Caller
 from extproc.request.headers import Headers
 from extproc.request.paths import target
-from extproc.snapshot import Memory, Snapshot
+from extproc.snapshot import Memory, Snapshot, protected
 from tests.decide.worlds import CHAT, pools, world
 from tests.request.json_texts import EXAMPLES
 
@@ -195,3 +196,85 @@ def test_a_long_value_is_judged_like_a_short_one(size: int) -> None:
         judged = judge(body, arrival(), warm := cold())
         assert judged.body == b'{"temperature":0,"top_p":1.0,"max_tokens":256,"priority":0}'
         assert all(size < 1000 for size in map(len, map(repr, warm.memory._known)))
+
+
+# ── while something is open ──────────────────────────────────────────────────────────────────────
+
+GUARDED = """
+pools:
+  - {name: big, engine: vllm, endpoints: ["http://a:1"]}
+  - {name: light, engine: llamacpp, endpoints: ["http://b:1"], role: light, served_model: tiny}
+inference_params: {temperature: {normal: 0.55}}
+"""
+
+
+def guarded(protection: Protection) -> Snapshot:
+    return protected(world(GUARDED), protection, 2)
+
+
+def asked(protection: Protection, text: str = "hello", request_id: bytes = b"a") -> Judged:
+    body = msgspec.json.encode({"model": "big-one", "messages": [{"role": "user", "content": text}]})
+    given = arrival()
+    headers = Headers((("x-request-id", request_id),))
+    return judge(body, Arrival(given.target, given.caller, headers, given.path), guarded(protection))
+
+
+SHUT = Protection(pools={"big": PoolAccess(0.0, "pool_breaker")}, light=("light",))
+
+
+def test_a_light_pools_request_has_its_models_name_and_the_end_of_its_prompt() -> None:
+    judged = asked(SHUT, "word " * 400 + "the end")
+    body = msgspec.json.decode(judged.body or b"")
+    assert body["model"] == "tiny" and body["messages"][0]["content"].endswith("the end")
+    assert len(body["messages"][0]["content"]) <= 128 * 3
+    headers = dict(judged.outcome.headers)
+    assert (headers["x-llm-pool"], headers["x-llm-fallback"]) == (b"light", b"pool_breaker")
+    assert judged.outcome.metadata["fallback"] == "pool_breaker"
+    records = [msgspec.json.decode(b"{" + tail) for tail in judged.outcome.audit]
+    told = {each["field"]: (each["from"], each["to"], each["rule"]) for each in records}
+    assert told["model"] == ("big-one", "tiny", "fallback.model")
+    assert told["prompt_tokens"] == (669, 128, "fallback.prompt")
+    assert b"word" not in b"".join(judged.outcome.audit)
+
+
+def test_two_prompts_are_cut_each_by_itself_though_all_else_is_remembered() -> None:
+    snapshot = guarded(SHUT)
+    ends = []
+    for end in ("first", "second"):
+        body = msgspec.json.encode({"messages": [{"role": "user", "content": "x" * 500 + end}]})
+        ends.append(msgspec.json.decode(judge(body, arrival(), snapshot).body or b"")["messages"][0]["content"])
+    assert ends[0].endswith("first") and ends[1].endswith("second")
+
+
+def test_safe_parameters_while_dynamic_ones_are_off() -> None:
+    off = Protection(parameters=ParameterAccess(0.0, "parameter_breaker"))
+    judged = asked(off)
+    assert msgspec.json.decode(judged.body or b"")["temperature"] == 0.7, "the shipped one"
+    assert judged.outcome.decision.parameter_set.startswith("safe@")
+    assert asked(Protection()).outcome.decision.parameter_set.startswith("small@")
+
+
+def test_a_share_of_requests_tries_out_what_is_half_open() -> None:
+    half = Protection(
+        pools={"big": PoolAccess(0.05, "pool_breaker")},
+        parameters=ParameterAccess(0.05, "parameter_breaker"),
+        light=("light",),
+    )
+    snapshot = guarded(half)
+    body = msgspec.json.encode({"messages": [{"role": "user", "content": "hello"}]})
+    probes = 0
+    for number in range(2000):
+        given = arrival()
+        headers = Headers((("x-request-id", b"3f0c8c1e-%d" % number),))
+        judged = judge(body, Arrival(given.target, given.caller, headers, given.path), snapshot)
+        decision = judged.outcome.decision
+        assert decision.probe is (decision.pool == "big")
+        assert decision.probe is decision.parameter_set.startswith("small@")
+        probes += decision.probe
+    assert 60 <= probes <= 140
+    assert len(snapshot.memory._known) <= 2, "what fares alike is decided once"
+
+
+def test_lengths_are_told_apart() -> None:
+    assert asked(Protection(), "x").outcome.metadata["length"] == "512"
+    assert asked(Protection(), "x" * 3000).outcome.metadata["length"] == "8192"

@@ -39,6 +39,7 @@ def _request(headers: dict[str, str]) -> RequestSeen:
         tier=headers.get("x-llm-tier", ""),
         tenant=headers.get("x-llm-tenant", ""),
         pool=headers.get("x-llm-pool", ""),
+        body_bytes=int(length) if (length := headers.get("content-length", "")).isdecimal() else 0,
     )
 
 

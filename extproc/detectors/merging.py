@@ -11,6 +11,7 @@ from extproc.detectors.views import Slots
 
 def merged(slots: Slots, *, seed: int) -> NDArray[np.float64]:
     """A uniform sample of all, sorted, at most MAX_SAMPLES: of each slot as many as its share of what was seen."""
+    slots = [slot for slot in slots if slot[1]]
     if not slots:
         return np.empty(0)
     seen = sum(count for count, _ in slots)

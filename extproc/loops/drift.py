@@ -219,8 +219,9 @@ class DriftWatch:
         for key, state in before.items():
             if key not in now and state in (Drift.DRIFT, Drift.WARNING):
                 self._report(_incident(Verdict(key=key, state=Drift.UNKNOWN, reason="silent"), wall))
-        for key, verdict in now.items():
-            if verdict.state is Drift.FINE and (known := self._keys.get(key)) is not None:
+        for key in now:
+            # It has been told: what it is about is in the window by now, or it is over.
+            if (known := self._keys.get(key)) is not None and known.quick.alarm:
                 known.quick = PageHinkley()
 
 

@@ -25,11 +25,12 @@ from extproc.model.protection import (
     Protection,
     Severity,
 )
-from extproc.model.telemetry import AccessSample
+from extproc.model.telemetry import AccessSample, UsageSample
 from extproc.model.topology import Endpoint, Role
 from extproc.pools import PoolSpec
 from extproc.protect import degrade, slo
 from extproc.protect.breaker import State
+from extproc.protect.calibration import calibrated
 from extproc.protect.slo import BreachClock
 from extproc.settings import Settings
 
@@ -120,7 +121,7 @@ class Protector:
         self._clock = BreachClock()
         self._slo_at: float | None = None
         self._degraded: set[str] = set()
-        self.bytes_per_token: dict[str, float] = {}
+        self.bytes_per_token: Mapping[str, float] = {}
         self.status = Status()
 
     def configure(self, settings: Settings) -> None:
@@ -134,6 +135,12 @@ class Protector:
         label = self._parameters.label
         self.breakers.record(samples, dynamic_set=label, now=now)
         self.drift.record(samples, active=label, last_good=self._parameters.last_good_label, now=now)
+
+    def usage(self, sample: UsageSample) -> None:
+        """One answer's tokens: how many bytes of a prompt are one."""
+        self.bytes_per_token = calibrated(
+            self.bytes_per_token, sample.model, sample.request_bytes, sample.prompt_tokens
+        )
 
     def drift_work(self, *, now: float) -> Work:
         return self.drift.views(last_good=self._parameters.last_good_label, now=now)
@@ -195,7 +202,9 @@ class Protector:
             degraded=tuple(sorted(self._degraded)),
             light=tuple(self._light()),
             retry_after_s=self._retry_after_s(wall) if pools else 0,
-            bytes_per_token=dict(self.bytes_per_token) if pools else {},
+            bytes_per_token={name: round(value, 1) for name, value in self.bytes_per_token.items()}
+            if pools
+            else {},
         )
 
     def _access(self, pool: str) -> PoolAccess | None:

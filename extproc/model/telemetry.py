@@ -61,7 +61,8 @@ class AccessSample(Struct, frozen=True, kw_only=True):
 class UsageSample(Struct, frozen=True, kw_only=True):
     """Tokens of one answer. `estimated`: the engine sent no usage, events were counted instead.
 
-    `finish_reason` is what the engine said: "stop", "length", ...; "" where it said nothing.
+    `finish_reason` is what the engine said: "stop", "length", ...; "" where it said nothing. `request_bytes`: of
+    the request's body, 0 = not known.
     """
 
     model: str
@@ -73,3 +74,4 @@ class UsageSample(Struct, frozen=True, kw_only=True):
     output_tokens: int
     finish_reason: str
     estimated: bool
+    request_bytes: int = 0

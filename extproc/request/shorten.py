@@ -79,6 +79,8 @@ def _conversation(root: JsonObject, budget: int, key: str, system_key: str | Non
     system = _system(first, left)
     left -= sum(turn.size for turn in system)
     kept = [*system, *_last([turn for turn in turns if turn.role not in SYSTEM_ROLES], left)]
+    if not kept:
+        return {}, before, before
     edits[key] = b"[" + b",".join(turn.raw for turn in kept) + b"]"
     return edits, before, budget - left + sum(turn.size for turn in kept[len(system) :])
 
@@ -86,7 +88,8 @@ def _conversation(root: JsonObject, budget: int, key: str, system_key: str | Non
 def _system(turns: Sequence[_Turn], budget: int) -> list[_Turn]:
     """The first one, from its beginning."""
     most = int(budget * SYSTEM_SHARE)
-    return [turn if turn.size <= most else _with_text(turn, head(turn.text, most)) for turn in turns[:1]]
+    first = [turn for turn in turns if turn.text][:1]
+    return [turn if turn.size <= most else _with_text(turn, head(turn.text, most)) for turn in first]
 
 
 def _last(turns: Sequence[_Turn], budget: int) -> list[_Turn]:
@@ -99,17 +102,22 @@ def _last(turns: Sequence[_Turn], budget: int) -> list[_Turn]:
             break
         kept.append(turn)
         budget -= turn.size
-    kept = kept[::-1] or list(turns[-1:])
+    kept = kept[::-1] or [_at_least(turn, budget) for turn in turns[-1:]]
     # Without the call it answers, a tool's answer is refused; Anthropic begins with the user.
     while len(kept) > 1 and kept[0].role != "user":
         kept.pop(0)
     return kept
 
 
+def _at_least(turn: _Turn, budget: int) -> _Turn:
+    """The last one, however little room there is: no conversation is empty."""
+    return _with_text(turn, tail(turn.text, max(4, budget))) if turn.text else turn
+
+
 def _turn(raw: bytes) -> _Turn:
     members = _OBJECT.decode(raw)
     role = _ANY.decode(members["role"]) if "role" in members else ""
-    text = of_content(bytes(members["content"]), MAX_CHARS) if "content" in members else ""
+    text = of_content(bytes(members["content"]), MAX_CHARS).strip("\n") if "content" in members else ""
     return _Turn(raw, role if isinstance(role, str) else "", text)
 
 

@@ -95,6 +95,7 @@ class Observation:
             output_tokens=told.pieces if told.output_tokens is None else told.output_tokens,
             finish_reason=told.finish_reason or ("error" if told.failed else ""),
             estimated=estimated,
+            request_bytes=request.body_bytes,
         )
 
 

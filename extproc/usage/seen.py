@@ -13,7 +13,8 @@ from extproc.model.telemetry import UsageSample
 class RequestSeen(Struct, frozen=True, kw_only=True):
     """What the decision wrote into the request; "" where it wrote nothing, as for a request that passed unjudged.
 
-    `model` is the name the decision or the path gave; "" leaves it to the answer.
+    `model` is the name the decision or the path gave; "" leaves it to the answer. `body_bytes`: as declared, 0 =
+    not.
     """
 
     dialect: Dialect | None
@@ -22,6 +23,7 @@ class RequestSeen(Struct, frozen=True, kw_only=True):
     tier: str = ""
     tenant: str = ""
     pool: str = ""
+    body_bytes: int = 0
 
 
 class AnswerSeen(Struct, frozen=True):
