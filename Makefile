@@ -11,7 +11,7 @@ REAL := tests/engines_real
 ARGS ?=
 PARALLEL ?= --numprocesses auto --maxprocesses 4
 
-.PHONY: up test test-vllm unit lint bench bench-weights bench-streams deps dev engines proto clean
+.PHONY: up test test-vllm unit lint bench bench-weights bench-streams bench-drift deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
@@ -39,6 +39,10 @@ bench: deps
 # A thousand answers streaming at once, with ext_proc and without.
 bench-streams: deps
 	$(BIN)/python -m bench.streams $(ARGS)
+
+# How fast drift is found and how often by mistake: ours against a threshold, plain KS and Mann-Whitney.
+bench-drift: dev
+	$(BIN)/python -m bench.drift $(ARGS)
 
 # About an hour: every variant at the same time, five runs of each case.
 bench-weights: dev

@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from extproc.detectors.ks import compared
 from extproc.detectors.merging import merged
 from extproc.detectors.settings import DriftConfig
+from extproc.detectors.tail import tail
 from extproc.detectors.views import Reference, View
 from extproc.model.drift import Drift, DriftKey, Verdict
 
 DAY_S = 86_400.0
+
+TAIL_SHARE = 0.02
+"""Of live values beyond the baseline's P99, where 0.01 is expected."""
 
 RELEASE = 0.75
 """A drift ends when D or the rise of the P95 is below this share of its threshold: no flickering."""
@@ -58,7 +62,10 @@ def _verdict(
             baseline_set=reference.parameter_set,
         )
     p = min(1.0, found.p * looks)
-    state, reason = judged(found.d, p, found.p95_delta_s, config, before=before, warned=view.warned)
+    slowest = tail(live, reference.strata, min_samples=config.min_samples)
+    heavy = slowest is not None and slowest.share > TAIL_SHARE and slowest.p * looks < config.p
+    warning = "tail" if heavy else "quick_look" if view.warned else ""
+    state, reason = judged(found.d, p, found.p95_delta_s, config, before=before, warning=warning)
     return Verdict(
         key=view.key,
         state=state,
@@ -68,14 +75,15 @@ def _verdict(
         p95_delta_s=found.p95_delta_s,
         live=found.live,
         baseline=found.baseline,
+        tail_share=None if slowest is None else slowest.share,
         baseline_set=reference.parameter_set,
     )
 
 
 def judged(
-    d: float, p: float, p95_delta_s: float, config: DriftConfig, *, before: Drift | None, warned: bool
+    d: float, p: float, p95_delta_s: float, config: DriftConfig, *, before: Drift | None, warning: str
 ) -> tuple[Drift, str]:
-    """The state and why. `p` is the corrected one."""
+    """The state and why. `p` is the corrected one; `warning`: what else speaks for a change, "" = nothing does."""
     drifting = before is Drift.DRIFT
     factor = RELEASE if drifting else 1.0
     shape = d > config.d * factor and (p < config.p or drifting)
@@ -84,6 +92,6 @@ def judged(
         return Drift.DRIFT, "shape_and_p95"
     if shape:
         return Drift.WARNING, "shape"
-    if warned:
-        return Drift.WARNING, "quick_look"
+    if warning:
+        return Drift.WARNING, warning
     return Drift.FINE, "like_baseline"

@@ -95,6 +95,7 @@ def _drift(drift: DriftStatus, wall: float) -> list[dict[str, object]]:
             "d": _rounded(verdict.d),
             "p": verdict.p,
             "p95_delta_s": _rounded(verdict.p95_delta_s),
+            "tail_share": _rounded(verdict.tail_share),
             "live": verdict.live,
             "baseline": verdict.baseline,
             "baseline_set": verdict.baseline_set or None,

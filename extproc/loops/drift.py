@@ -47,12 +47,13 @@ class DriftStatus(Struct, frozen=True):
 class _Key:
     """What is kept of one pool, parameter set and tier."""
 
-    __slots__ = ("last_at", "quick", "since_active", "window")
+    __slots__ = ("last_at", "quick", "since_active", "told", "window")
 
     def __init__(self) -> None:
         self.window: dict[str, WindowSample] = {}
         self.since_active: dict[str, Reservoir] = {}
         self.quick = PageHinkley()
+        self.told = False
         self.last_at = 0.0
 
 
@@ -208,13 +209,24 @@ class DriftWatch:
         before = {each.key: each.state for each in self.status.verdicts}
         return Work(tuple(views), references, before, self._config, int(now) & 0xFFFFFFFF)
 
+    def quick_warnings(self, *, wall: float) -> None:
+        """Told as soon as they are there, without waiting for a look; each once."""
+        judged = {each.key: each for each in self.status.verdicts}
+        for key, known in self._keys.items():
+            if not known.quick.alarm or known.told:
+                continue
+            known.told = True
+            before = judged.get(key)
+            if before is None or before.state not in (Drift.DRIFT, Drift.WARNING):
+                self._report(_incident(Verdict(key=key, state=Drift.WARNING, reason="quick_look"), wall))
+
     def concluded(self, verdicts: tuple[Verdict, ...], *, wall: float) -> None:
         """Take what an evaluation found; changes for the worse and back are incidents."""
         before = {each.key: each.state for each in self.status.verdicts}
         now = {each.key: each for each in verdicts}
         self.status = DriftStatus(wall, verdicts)
         for key, verdict in now.items():
-            if _worth_telling(before.get(key), verdict.state):
+            if _worth_telling(before.get(key), verdict):
                 self._report(_incident(verdict, wall))
         for key, state in before.items():
             if key not in now and state in (Drift.DRIFT, Drift.WARNING):
@@ -222,7 +234,7 @@ class DriftWatch:
         for key in now:
             # It has been told: what it is about is in the window by now, or it is over.
             if (known := self._keys.get(key)) is not None and known.quick.alarm:
-                known.quick = PageHinkley()
+                known.quick, known.told = PageHinkley(), False
 
 
 class Work(Struct, frozen=True):
@@ -242,9 +254,10 @@ def evaluated(work: Work) -> tuple[Verdict, ...]:
     return evaluate(work.views, work.references, work.before, work.config, seed=work.seed)
 
 
-def _worth_telling(before: Drift | None, state: Drift) -> bool:
-    bad = (Drift.DRIFT, Drift.WARNING)
-    return state is not before and (state in bad or before in bad)
+def _worth_telling(before: Drift | None, verdict: Verdict) -> bool:
+    """A quick look's warning has been told already; its end is told like any other's."""
+    bad, state = (Drift.DRIFT, Drift.WARNING), verdict.state
+    return state is not before and (state in bad or before in bad) and verdict.reason != "quick_look"
 
 
 def _incident(verdict: Verdict, wall: float) -> Incident:

@@ -168,6 +168,7 @@ class Protector:
         for incident in self.breakers.step(now=now, wall=wall, jitter=jitter):
             self._report(incident)
         loads = {spec.name: self._load(spec, endpoints.get(spec.name, ()), now, wall) for spec in self._specs}
+        self.drift.quick_warnings(wall=wall)
         panic = self._panic(wall)
         standings = self._slo(endpoints, latency, now, wall)
         if self._parameters.block(self._why_blocked()):

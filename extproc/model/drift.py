@@ -25,7 +25,8 @@ class Drift(StrEnum):
 class Verdict(Struct, frozen=True, kw_only=True):
     """One look at one key. `d`: KS distance in [0, 1], of slower alone; `p`: corrected for strata, keys and looks.
 
-    `p95_delta_s`: rise of the P95 in seconds. `live`, `baseline`: samples compared. `baseline_set`: the parameter
+    `p95_delta_s`: rise of the P95 in seconds. `tail_share`: of live values beyond the baseline's P99.
+    `live`, `baseline`: samples compared. `baseline_set`: the parameter
     set the baseline is of, "" = there is none.
     """
 
@@ -37,4 +38,5 @@ class Verdict(Struct, frozen=True, kw_only=True):
     p95_delta_s: float | None = None
     live: int = 0
     baseline: int = 0
+    tail_share: float | None = None
     baseline_set: str = ""

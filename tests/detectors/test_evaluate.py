@@ -79,6 +79,16 @@ def test_the_quick_look_warns_by_itself() -> None:
     assert look({"512": lognormal(3000)}, {"512": BASE}, warned=True).reason == "quick_look"
 
 
+def test_the_slowest_few_alone_are_a_warning() -> None:
+    """Every thirtieth answer takes three times as long: no P95 rises, no distance is large."""
+    live = np.array(lognormal(3000))
+    live[2900:] *= 3
+    verdict = look({"512": tuple(live)}, {"512": BASE})
+    assert (verdict.state, verdict.reason) == (Drift.WARNING, "tail")
+    assert verdict.tail_share is not None and verdict.tail_share > 0.02
+    assert verdict.d is not None and verdict.d < 0.12
+
+
 def test_longer_prompts_are_no_drift() -> None:
     base = {"512": BASE, "8192": lognormal(4096, 6)}
     live = {"512": lognormal(200), "8192": lognormal(2800, 6)}
@@ -87,7 +97,7 @@ def test_longer_prompts_are_no_drift() -> None:
 
 def test_it_ends_below_three_quarters_and_does_not_flicker() -> None:
     def at(d: float, rise_ms: float, before: Drift | None) -> Drift:
-        return judged(d, 1e-9, rise_ms / 1000, CONFIG, before=before, warned=False)[0]
+        return judged(d, 1e-9, rise_ms / 1000, CONFIG, before=before, warning="")[0]
 
     assert at(0.13, 86, None) is Drift.DRIFT
     assert at(0.11, 86, None) is Drift.FINE

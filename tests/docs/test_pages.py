@@ -177,6 +177,20 @@ def test_weights_page(reader: Reader) -> None:
     assert load(yaml_blocks("docs/weights.md")[1]).telemetry.prometheus is not None
 
 
+def test_protection_page(reader: Reader) -> None:
+    up, status, curl, listed, freeze, pin, unpin = commands("docs/protection.md")
+    reader.types(up)
+    admin = f"--admin 127.0.0.1:{reader._port('9902')}"
+    assert "fallback/engine-1" in reader.types(f"{status} {admin}")
+    assert "temperature" in reader.types(curl)
+    assert "default@" in reader.types(f"{listed} {admin}")
+    time.sleep(1)  # Envoy collects its log for a moment
+    assert "baseline of default@" in reader.types(freeze)
+    assert "pinned" in reader.types(pin) and "not pinned" in reader.types(unpin)
+    light = load(yaml_blocks("docs/protection.md")[0]).pools[1]
+    assert (light.role, light.served_model) == ("light", "tiny")
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")
