@@ -68,7 +68,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=2.0, help="of each stream without a change (2)")
     parser.add_argument("--runs", type=int, default=8, help="of each change (8)")
     parser.add_argument("--streams", help="these alone, by name, with commas between")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of requests beside looks (20)")
+    parser.add_argument("--seconds", type=float, default=41.0, help="of requests beside looks (41)")
     parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="draw it too")
     parser.add_argument("--json", action="store_true", help="for machines")
     return parser.parse_args()
@@ -180,7 +180,7 @@ def _told(cost: Mapping[str, Any]) -> str:
         f"One look at {cost['keys']} keys with {cost['samples']:,} samples: {cost['cpu_on_loop_ms']:.1f} ms on the "
         f"event loop, {cost['cpu_in_thread_ms']:.0f} ms in its thread. A decision due every 2 ms is done after "
         f"{cost['late_p50_ms_without_looks']:.2f} ms (P99 {cost['late_p99_ms_without_looks']:.2f}) without looks, "
-        f"{cost['late_p50_ms_with_looks']:.2f} ms (P99 {cost['late_p99_ms_with_looks']:.2f}) with one every second."
+        f"{cost['late_p50_ms_with_looks']:.2f} ms (P99 {cost['late_p99_ms_with_looks']:.2f}) with one every 10 s."
     )
 
 

@@ -20,7 +20,7 @@ from extproc.request.paths import target
 from extproc.settings import load, snapshot
 
 KEYS, SAMPLES = 50, 100_000
-EVERY_S, REQUESTS_EVERY_S = 1.0, 0.002
+REQUESTS_EVERY_S = 0.002
 
 
 def watched(keys: int = KEYS, samples: int = SAMPLES) -> DriftWatch:
@@ -53,8 +53,9 @@ def cpu_ms(watch: DriftWatch, times: int = 10) -> tuple[float, float]:
 
 
 async def felt_ms(watch: DriftWatch, seconds: float, *, look: Callable[[Work], Any] | None) -> list[float]:
-    """How late decisions are that are due every 2 ms, while somebody looks every second."""
+    """How late decisions are that are due every 2 ms, while somebody looks as often as configured."""
     settings = load(b"{}")
+    every_s = settings.drift.interval_s
     current = snapshot(settings, secrets.read(settings), generation=1)
     caller = Caller(False, "", "anonymous", None, None, {})
     arrival = Arrival(target("/v1/chat/completions"), caller, Headers(()), "/v1/chat/completions")
@@ -67,7 +68,7 @@ async def felt_ms(watch: DriftWatch, seconds: float, *, look: Callable[[Work], A
         judge(body, arrival, current)
         now = time.perf_counter()
         late.append(1000 * (now - due))
-        if look is not None and now - looked >= EVERY_S and (looking is None or looking.done()):
+        if look is not None and now - looked >= every_s and (looking is None or looking.done()):
             looked = now
             looking = asyncio.ensure_future(asyncio.to_thread(look, watch.views(last_good="default@1", now=1050)))
         if now > due + 0.05:

@@ -7,7 +7,7 @@ together, is at most 1 %; D and the rise of the P95 only lower it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from extproc.detectors.ks import compared
 from extproc.detectors.merging import merged
@@ -35,10 +35,10 @@ def evaluate(
     config: DriftConfig,
     *,
     seed: int,
-) -> tuple[Verdict, ...]:
-    """A verdict for each view. Pure, but long: for a thread beside the event loop."""
+) -> Iterator[Verdict]:
+    """A verdict for each view, one after the other. Pure, but long: for a thread beside the event loop."""
     looks = max(1.0, DAY_S / config.interval_s) * max(1, len(views))
-    return tuple(
+    return (
         _verdict(view, references.get(view.key, NO_REFERENCE), before.get(view.key), config, (looks, seed))
         for view in views
     )

@@ -18,6 +18,7 @@ from extproc.detectors.page_hinkley import PageHinkley, updated
 from extproc.detectors.samples import MAX_SAMPLES, Reservoir, WindowSample
 from extproc.detectors.settings import DriftConfig
 from extproc.detectors.views import Reference, View
+from extproc.loops.tasks import pause
 from extproc.model.drift import Drift, DriftKey, Verdict
 from extproc.model.protection import Incident, Kind, Severity
 from extproc.model.telemetry import AccessSample
@@ -26,6 +27,9 @@ from extproc.windows.outcome import Outcome, outcome
 log = logging.getLogger("extproc.loops.drift")
 
 SEED = 20_240_229
+BREATH_S = 0.001
+"""Between two keys: Python runs one thread at a time, and the event loop's is not to wait for all of them."""
+
 RANKS = 200
 """Steps of a baseline's quantiles, for the quick look."""
 
@@ -251,7 +255,11 @@ def evaluated(work: Work) -> tuple[Verdict, ...]:
     """For a thread, where also scipy is imported."""
     from extproc.detectors.evaluate import evaluate  # noqa: PLC0415
 
-    return evaluate(work.views, work.references, work.before, work.config, seed=work.seed)
+    verdicts = []
+    for verdict in evaluate(work.views, work.references, work.before, work.config, seed=work.seed):
+        verdicts.append(verdict)
+        pause(BREATH_S)
+    return tuple(verdicts)
 
 
 def _worth_telling(before: Drift | None, verdict: Verdict) -> bool:

@@ -25,6 +25,11 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def pause(seconds: float) -> None:
+    """In a thread: let others run."""
+    time.sleep(seconds)
+
+
 def spawn(group: asyncio.TaskGroup, coro: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
     """Run `coro` in the group under a name that logs and debuggers show.
 

@@ -36,7 +36,7 @@ def look(
     views = [View(KEY, {name: [(len(values), values)] for name, values in live.items()}, warned)]
     views += [View(DriftKey("chat", f"other@{number}", ""), {}) for number in range(keys - 1)]
     reference = {} if base is None else {KEY: Reference("default@0", base)}
-    return evaluate(views, reference, {} if before is None else {KEY: before}, CONFIG, seed=1)[0]
+    return next(evaluate(views, reference, {} if before is None else {KEY: before}, CONFIG, seed=1))
 
 
 def test_without_a_baseline_it_is_unknown_never_fine() -> None:
@@ -129,6 +129,6 @@ def test_one_false_alarm_in_a_hundred_days_at_most() -> None:
     alarms = 0
     for _ in range(int(86_400 / config.interval_s)):
         view = View(KEY, {"512": [(100, lognormal(100))]})
-        verdict = evaluate([view], {KEY: Reference("s", {"512": BASE})}, {}, config, seed=1)[0]
+        verdict = next(evaluate([view], {KEY: Reference("s", {"512": BASE})}, {}, config, seed=1))
         alarms += verdict.state is Drift.DRIFT
     assert alarms == 0
