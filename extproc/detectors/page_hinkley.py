@@ -11,31 +11,28 @@ with a chance of about exp(-24 delta h) per excursion (Siegmund, Sequential Anal
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 DELTA = 0.1
 """Ranks that rise by less than this on average are let be."""
 
 THRESHOLD = 12.0
 
 
-class PageHinkley(Struct, frozen=True):
-    """`total` - `least` is how far it has risen."""
+class PageHinkley:
+    """`risen`: how far the sum stands above its lowest point. Fed with every value, so nothing is made anew for
+    it."""
 
-    total: float = 0.0
-    least: float = 0.0
-    seen: int = 0
+    __slots__ = ("risen", "seen")
 
-    @property
-    def risen(self) -> float:
-        return self.total - self.least
+    def __init__(self) -> None:
+        self.risen = 0.0
+        self.seen = 0
 
     @property
     def alarm(self) -> bool:
         return self.risen > THRESHOLD
 
-
-def updated(state: PageHinkley, rank: float) -> PageHinkley:
-    """With one more value's rank in [0, 1]."""
-    total = state.total + rank - 0.5 - DELTA
-    return PageHinkley(total, min(state.least, total), state.seen + 1)
+    def add(self, rank: float) -> None:
+        """One more value's rank in [0, 1]."""
+        # The minimum is 0 here: what is kept is the distance from it.
+        self.seen += 1
+        self.risen = max(0.0, self.risen + rank - 0.5 - DELTA)

@@ -70,6 +70,7 @@ def _pools(protector: Protector) -> Iterator[Metric]:
 def _slo(protector: Protector) -> Iterator[Metric]:
     slo = protector.status.slo
     yield _gauge("llm_slo_broken_endpoints", "Endpoints that break the SLO.", len(slo.broken))
+    yield _gauge("llm_slo_slow_mean_endpoints", "Their mean is above its objective.", len(slo.slow_mean))
     yield _gauge("llm_slo_affected_share", "Of endpoints: the SLO broken, or drift.", slo.affected_share)
     yield _gauge("llm_slo_breached_seconds", "Of the rollback's window.", slo.breached_s)
 

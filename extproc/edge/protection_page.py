@@ -71,6 +71,7 @@ def _slo(status: Status) -> dict[str, object]:
     slo = status.slo
     return {
         "broken": list(slo.broken),
+        "slow_mean": list(slo.slow_mean),
         "affected_share": _rounded(slo.affected_share),
         "breached_s": round(slo.breached_s, 1),
         "endpoints": {
@@ -78,6 +79,7 @@ def _slo(status: Status) -> dict[str, object]:
                 "requests": each.requests,
                 "error_rate": _rounded(each.error_rate),
                 "p99_s": _rounded(each.p99_s),
+                "mean_s": _rounded(each.mean_s),
             }
             for name, each in slo.standings.items()
         },

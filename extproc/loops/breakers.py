@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +21,7 @@ from extproc.protect import breaker as machine
 from extproc.protect.breaker import Breaker, Seen, State
 from extproc.protect.settings import BreakerConfig, ProtectionConfig
 from extproc.windows.outcome import Outcome, outcome
-from extproc.windows.trips import TripWindow
+from extproc.windows.trips import TripWindow, counted
 
 log = logging.getLogger("extproc.loops.breakers")
 
@@ -42,7 +43,9 @@ class Breakers:
     def __init__(self, kept: Kept, *, pool_of: Callable[[str], str]) -> None:
         self._pool_of = pool_of
         self.states: dict[str, Breaker] = dict(kept.breakers)
-        self._windows: dict[tuple[str, str], TripWindow] = {}
+        self._windows: dict[tuple[str, bool], TripWindow] = {}
+        self._closed_at: dict[str, float] = {}
+        self._trying: frozenset[str] = frozenset()
         self._last_seen: dict[str, Seen] = {}
         self._roles: dict[str, Role] = {}
         self._config: ProtectionConfig | None = None
@@ -55,7 +58,12 @@ class Breakers:
         self._roles = {spec.name: spec.role for spec in specs}
         names = set(self.names())
         self.states = {name: self.states.get(name, Breaker()) for name in sorted(names)}
-        self._windows = {key: window for key, window in self._windows.items() if key[0] in names}
+        self._windows = {key: window for key, window in self._windows.items() if key[0] in self._roles}
+        self._look_who_tries()
+
+    def _look_who_tries(self) -> None:
+        half_open = (name for name, each in self.states.items() if each.state is State.HALF_OPEN)
+        self._trying = frozenset(half_open)
 
     def names(self) -> Iterator[str]:
         yield PARAMETERS
@@ -85,25 +93,26 @@ class Breakers:
             if role is None:
                 continue
             ended = outcome(sample)
-            light = role is Role.LIGHT
-            names = [POOL + pool] if light else [POOL + pool, FALLBACK + pool]
-            if not light and sample.params == dynamic_set:
-                names.append(PARAMETERS)
-            for name in names:
-                self._take(name, pool, sample, ended, probe=sample.probe or light, now=now)
+            dynamic = sample.params == dynamic_set
+            self._window(pool, dynamic=dynamic).record(sample, ended, now=now)
+            if self._trying:
+                self._try(pool, role, sample, ended, dynamic=dynamic)
 
-    def _take(self, name: str, pool: str, sample: AccessSample, ended: Outcome, *, probe: bool, now: float) -> None:
-        state = self.states[name].state
-        if state is State.CLOSED:
-            self._window(name, pool).record(sample, ended, now=now)
-        elif state is State.HALF_OPEN and probe and ended in (Outcome.OK, Outcome.ERROR):
+    def _try(self, pool: str, role: Role, sample: AccessSample, ended: Outcome, *, dynamic: bool) -> None:
+        """The outcome of a probe goes to whatever is half open. To a light pool any request is one."""
+        light = role is Role.LIGHT
+        if ended not in (Outcome.OK, Outcome.ERROR) or not (sample.probe or light):
+            return
+        names = {POOL + pool} if light else {POOL + pool, FALLBACK + pool} | ({PARAMETERS} if dynamic else set())
+        for name in names & self._trying:
             slow_s = machine.slow_s(self.config_of(name))
             bad = ended is Outcome.ERROR or (slow_s is not None and sample.total_s > slow_s)
             self.states[name] = machine.probed(self.states[name], good=int(not bad), bad=int(bad))
 
-    def _window(self, name: str, pool: str) -> TripWindow:
-        """Of one pool: a thousand good requests of one must not hide another that fails."""
-        key = (name, pool)
+    def _window(self, pool: str, *, dynamic: bool) -> TripWindow:
+        """Of one pool: a thousand good requests of one must not hide another that fails. All its breakers share
+        it."""
+        key = (pool, dynamic)
         window = self._windows.get(key)
         if window is None:
             assert self._config is not None, "configured before anything is recorded"
@@ -128,16 +137,30 @@ class Breakers:
         self.states[name] = after
         if moved is None:
             return None
-        # Whichever way it went, what was seen before says nothing of what comes.
-        self._windows = {key: window for key, window in self._windows.items() if key[0] != name}
+        # What was seen before says nothing of what comes.
+        self._closed_at[name] = now
+        self._look_who_tries()
         return _incident(name, before, after, seen, wall)
 
     def _worst(self, name: str, config: BreakerConfig, now: float) -> Seen:
         """The window that trips it, else the one with most errors."""
-        windows = [window for key, window in self._windows.items() if key[0] == name]
-        seen = [Seen(*window.seen(now=now)) for window in windows]
+        seen = [Seen(*counted(slots)) for slots in self._slots_of(name, now)]
         tripping = [each for each in seen if machine.tripped(each, config) is not None]
         return max(tripping or seen, key=badness, default=Seen())
+
+    def _slots_of(self, name: str, now: float) -> Iterator[list[Any]]:
+        """By pool, since the breaker closed: `parameters` is about requests by the dynamic set alone."""
+        assert self._config is not None, "configured before it is stepped"
+        since = self._closed_at.get(name, now - 2 * self._config.breakers.window_s)
+        if name == PARAMETERS:
+            stable = (pool for pool, role in self._roles.items() if role is not Role.LIGHT)
+            wanted = [[(pool, True)] for pool in stable]
+        else:
+            pool = name.partition("/")[2]
+            wanted = [[(pool, True), (pool, False)]]
+        for keys in wanted:
+            windows = [self._windows[key] for key in keys if key in self._windows]
+            yield [slot for window in windows for slot in window.since(since, now=now)]
 
     def kept(self) -> Kept:
         return Kept({name: each for name, each in self.states.items() if each != Breaker()})

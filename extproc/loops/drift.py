@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from extproc.detectors.baseline import Baseline, Baselines, place, ripe, with_baseline
-from extproc.detectors.page_hinkley import PageHinkley, updated
+from extproc.detectors.page_hinkley import PageHinkley
 from extproc.detectors.samples import MAX_SAMPLES, Reservoir, WindowSample
 from extproc.detectors.settings import DriftConfig
 from extproc.detectors.views import Reference, View
@@ -139,7 +139,7 @@ class DriftWatch:
             return
         if known.quick.seen >= QUICK_FORGETS:
             known.quick = PageHinkley()
-        known.quick = updated(known.quick, bisect_right(steps, sample.total_s) / len(steps))
+        known.quick.add(bisect_right(steps, sample.total_s) / len(steps))
 
     def _steps(self, key: DriftKey, length: str, last_good: str) -> list[float]:
         """Quantiles of the baseline that this one is compared with; empty where there is none."""

@@ -72,10 +72,12 @@ class Parameters(Protocol):
 
 
 class Slo(Struct, frozen=True):
-    """`standings` by `pool/endpoint`; `affected` in the same order."""
+    """`standings` by `pool/endpoint`; `broken` by P99 or errors, `slow_mean` by the mean,
+    which is told only."""
 
     standings: Mapping[str, slo.Standing] = {}
     broken: tuple[str, ...] = ()
+    slow_mean: tuple[str, ...] = ()
     affected_share: float = 0.0
     breached_s: float = 0.0
 
@@ -297,7 +299,7 @@ class Protector:
         standings, broken, affected = {}, [], []
         for pool, endpoint in placed:
             reading = latency.reading(endpoint.key, now=now)
-            standing = slo.Standing(reading.requests, reading.error_rate, reading.p99_s)
+            standing = slo.Standing(reading.requests, reading.error_rate, reading.p99_s, reading.mean_s)
             name = f"{pool}/{endpoint.key}"
             standings[name] = standing
             breaks = slo.breaks(standing, self._config.slo)
@@ -307,7 +309,8 @@ class Protector:
         # Drift alone warns: only what also breaks the promise is undone.
         self._clock = slo.run(self._clock, self._config.rollback, breached=bool(broken), now=now)
         share = sum(affected) / len(affected) if affected else 0.0
-        return Slo(standings, tuple(broken), share, slo.breached_s(self._clock))
+        slow = tuple(name for name, each in standings.items() if slo.misses_mean(each, self._config.slo))
+        return Slo(standings, tuple(broken), slow, share, slo.breached_s(self._clock))
 
     def _roll_back_where_due(self, found: Slo, wall: float) -> None:
         rules = self._config.rollback

@@ -8,11 +8,12 @@ from extproc.protect.settings import RollbackConfig, SloConfig
 
 
 class Standing(Struct, frozen=True):
-    """A window of one endpoint. `error_rate` None = no requests; `p99_s` in seconds."""
+    """A window of one endpoint. `error_rate` None = no requests; `p99_s`, `mean_s` in seconds."""
 
     requests: int
     error_rate: float | None
     p99_s: float | None
+    mean_s: float | None = None
 
 
 def breaks(standing: Standing, slo: SloConfig) -> bool:
@@ -21,6 +22,12 @@ def breaks(standing: Standing, slo: SloConfig) -> bool:
         return False
     slow = standing.p99_s is not None and standing.p99_s * 1000 > slo.p99_ms
     return slow or (standing.error_rate or 0.0) > slo.error_rate
+
+
+def misses_mean(standing: Standing, slo: SloConfig) -> bool:
+    """Whether the mean is above its objective, which is told and never acted on."""
+    enough = standing.requests >= slo.min_requests and standing.mean_s is not None
+    return enough and (standing.mean_s or 0.0) * 1000 > slo.mean_ms
 
 
 class BreachClock(Struct, frozen=True):

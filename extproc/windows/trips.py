@@ -6,6 +6,8 @@ that fails.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from extproc.model.telemetry import AccessSample
 from extproc.windows.expiring import Expiring
 from extproc.windows.outcome import TIMEOUTS, Outcome
@@ -24,7 +26,7 @@ class _Slot:
 
 
 class TripWindow:
-    """Requests of the last `window_s` seconds, from when it was made on."""
+    """Requests of the last `window_s` seconds."""
 
     __slots__ = ("_slots",)
 
@@ -42,8 +44,13 @@ class TripWindow:
             if not TIMEOUTS.isdisjoint(sample.flags):
                 slot.total.add(sample.total_s)
 
-    def seen(self, *, now: float) -> tuple[int, int, float | None]:
-        """(requests, errors among them, P99 in seconds or None)."""
-        live = self._slots.live(now=now)
-        errors = sum(slot.errors for slot in live)
-        return errors + sum(slot.ok for slot in live), errors, upper_quantile([slot.total for slot in live], 0.99)
+    def since(self, since: float, *, now: float) -> list[_Slot]:
+        """What to count of the time from `since` on, to within a slot."""
+        return self._slots.since(since, now=now)
+
+
+def counted(slots: Iterable[_Slot]) -> tuple[int, int, float | None]:
+    """(requests, errors among them, P99 in seconds or None)."""
+    live = list(slots)
+    errors = sum(slot.errors for slot in live)
+    return errors + sum(slot.ok for slot in live), errors, upper_quantile([slot.total for slot in live], 0.99)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from extproc.detectors.page_hinkley import PageHinkley, updated
+from extproc.detectors.page_hinkley import PageHinkley
 
 
 def first_alarm(ranks: list[float]) -> int | None:
     state = PageHinkley()
     for index, rank in enumerate(ranks):
-        state = updated(state, rank)
+        state.add(rank)
         if state.alarm:
             return index
     return None

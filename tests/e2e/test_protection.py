@@ -118,6 +118,25 @@ def test_a_shut_pool_refuses_default_traffic_and_serves_what_is_critical(
         )
 
 
+def test_several_workers_all_follow(big: FaultyEngine, other: FaultyEngine) -> None:
+    """Each judges by the same snapshot, and tells the same of what it did."""
+    pools = [stable("big", big.url), light(other.url)]
+    with Guarded(pools, workers=2) as world:
+        assert {answer.status for answer in ask_many(world.port, 30)} == {200}
+        big.fail(status=503)
+        ask_many(world.port, 40)
+        until(lambda: world.breaker("pool/big") != "closed", what="open")
+        until(lambda: served_by(ask(world.port, CHAT, chat("x"))) == "200 pool_breaker", what="followed")
+        came = {served_by(answer) for answer in ask_many(world.port, 60, clients=3)}
+        assert came <= {"200 pool_breaker", "503"} and "200 pool_breaker" in came, came
+        until(lambda: world.sidecar.count("llm_fallbacks_total", reason="pool_breaker") >= 50, what="counted")
+        big.heal()
+        with steady(lambda: served_by(ask(world.port, CHAT, chat("x"))), clients=3):
+            until(lambda: world.breaker("pool/big") == "closed", within_s=60, what="closed again")
+            until(lambda: world.breaker("fallback/big") == "closed", within_s=60, what="fallback too")
+        until(lambda: {served_by(answer) for answer in ask_many(world.port, 20)} == {"200"}, what="followed back")
+
+
 def test_without_a_light_pool_for_its_api_a_request_is_told_so(big: FaultyEngine, other: FaultyEngine) -> None:
     pools = [stable("big", big.url, "triton"), light(other.url)]
     with Guarded(pools) as world:

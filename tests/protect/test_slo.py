@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extproc.protect.settings import RollbackConfig, SloConfig
-from extproc.protect.slo import BreachClock, Standing, breached_s, breaks, must_roll_back, run
+from extproc.protect.slo import BreachClock, Standing, breached_s, breaks, misses_mean, must_roll_back, run
 
 SLO = SloConfig(min_requests=20, p99_ms=1800.0, error_rate=0.01, mean_ms=1500.0)
 ROLLBACK = RollbackConfig(enabled=True, breach_s=120.0, window_s=300.0, affected=0.3)
@@ -26,6 +26,19 @@ ROLLBACK = RollbackConfig(enabled=True, breach_s=120.0, window_s=300.0, affected
 )
 def test_what_breaks_it(standing: Standing, broken: bool) -> None:
     assert breaks(standing, SLO) is broken
+
+
+@pytest.mark.parametrize(
+    ("standing", "slow"),
+    [
+        (Standing(20, 0.0, 1.0, 1.51), True),
+        (Standing(20, 0.0, 1.0, 1.5), False),
+        (Standing(19, 0.0, 1.0, 9.0), False),
+        (Standing(20, 0.0, 1.0), False),
+    ],
+)
+def test_the_mean_is_told_apart(standing: Standing, slow: bool) -> None:
+    assert misses_mean(standing, SLO) is slow and not breaks(standing, SLO)
 
 
 def clocked(*looks: tuple[float, bool]) -> BreachClock:

@@ -6,15 +6,15 @@ import pytest
 
 from extproc.model.telemetry import AccessSample
 from extproc.windows.outcome import outcome
-from extproc.windows.trips import TripWindow
+from extproc.windows.trips import TripWindow, counted
 from tests.windows.samples import sample
 
 
-def seen(*samples: AccessSample, later: float = 0.0) -> tuple[int, int, float | None]:
+def seen(*samples: AccessSample, later: float = 0.0, since: float = 0.0) -> tuple[int, int, float | None]:
     window = TripWindow(60.0)
     for one in samples:
         window.record(one, outcome(one), now=1000.0)
-    return window.seen(now=1000.0 + later)
+    return counted(window.since(since, now=1000.0 + later))
 
 
 def test_nothing() -> None:
@@ -41,3 +41,8 @@ def test_a_timeout_lasted_at_least_so_long() -> None:
 def test_it_expires() -> None:
     assert seen(sample(), later=59.0)[0] in (0, 1)
     assert seen(sample(), later=61.0) == (0, 0, None)
+
+
+def test_what_was_before_does_not_count() -> None:
+    assert seen(sample(), since=1001.0) == (0, 0, None)
+    assert seen(sample(), since=1000.0)[0] == 1
