@@ -44,6 +44,7 @@ from extproc.guarding import Keeper, Operations
 from extproc.loops import breakers
 from extproc.loops.board import Board
 from extproc.loops.drift import DriftWatch
+from extproc.loops.lengths import LengthWatch
 from extproc.loops.parameter_history import ParameterHistory
 from extproc.loops.protection import LoadOf, Protector
 from extproc.loops.reload import Reloader
@@ -237,6 +238,7 @@ class Sidecar:
     def _protector(self, pool_of: Callable[[str], str], load_of: LoadOf) -> Protector:
         file = StateFile(self._state_dir / "breakers.json")
         baselines = StateFile(self._state_dir / "baselines.json")
+        lengths = StateFile(self._state_dir / "lengths.json")
         return Protector(
             breakers.decode(file.load()),
             pool_of=pool_of,
@@ -249,6 +251,7 @@ class Sidecar:
                 save=baselines.save,
                 report=self._incidents.report,
             ),
+            lengths=LengthWatch(lengths.load(), save=lengths.save),
             publish=self._keeper.protect,
             report=self._incidents.report,
             save=file.save,
@@ -376,6 +379,7 @@ class Sidecar:
             history=self._history.history,
             history_unsaved=self._history.unsaved,
             drift=protector.drift.status,
+            lengths=protector.lengths.estimates(),
             incidents=self._incidents.last(),
             roles={spec.name: spec.role.value for spec in settings.pool_specs()},
         )

@@ -209,6 +209,7 @@ def _context(
         schedules_by_priority=destination.schedules_by_priority,
         lowest_latency=profile.lowest_latency or _is_fast_path(arrival, snapshot),
         respell_length=document.respells(destination.engine),
+        lengths=protection.lengths if parameters is snapshot.parameters else {},
         degrade=snapshot.degrade if destination.pool in protection.degraded else None,
     )
     return context, destination, parameter_set

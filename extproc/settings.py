@@ -15,6 +15,7 @@ from extproc.control import HealthConfig, TelemetryConfig, UsageConfig, WeightsC
 from extproc.detectors.settings import DriftConfig
 from extproc.engines.joining import TERMS
 from extproc.errors import ConfigError, Problem
+from extproc.lengths import LengthsConfig
 from extproc.model.config import Config, Name, problems_of
 from extproc.model.names import RequestClass, Tier
 from extproc.model.topology import MAX_PORT, Role
@@ -155,6 +156,7 @@ class Settings(Config):
     usage: UsageConfig
     protection: ProtectionConfig
     drift: DriftConfig
+    lengths: LengthsConfig
     webhook: WebhookConfig | None
     xds: XdsConfig
     trust: TrustConfig
@@ -230,6 +232,7 @@ def cross_check(settings: Settings) -> Iterable[Problem]:
     yield from pools.problems(settings.pools, settings.pool_defaults, settings.variants)
     yield from _pool_names(settings)
     yield from _control(settings)
+    yield from _lengths(settings)
     for name in sorted(settings.accuracy_floors.keys() - settings.scenarios.keys()):
         yield Problem(f"accuracy_floors.{name}", f"no scenario {name!r}; allowed: {', '.join(settings.scenarios)}")
     batch = settings.inference_params.batch
@@ -241,6 +244,12 @@ def cross_check(settings: Settings) -> Iterable[Problem]:
     rules = [rule.name for rule in settings.classify.all_rules()]
     for name in sorted({name for name in rules if rules.count(name) > 1}):
         yield Problem("classify.rules", f"the name {name!r} stands twice")
+
+
+def _lengths(settings: Settings) -> Iterable[Problem]:
+    lengths = settings.lengths
+    if lengths.min_samples > lengths.window:
+        yield Problem("lengths.min_samples", f"allowed: at most window ({lengths.window})")
 
 
 def _control(settings: Settings) -> Iterable[Problem]:

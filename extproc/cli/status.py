@@ -75,7 +75,7 @@ def shown(page: Mapping[str, Any]) -> Group:
     parts: list[Any] = [_head(page), _pools(page), _breakers(page)]
     if page["drift"]:
         parts.append(_drift(page))
-    parts.append(sets(page["parameters"]))
+    parts += [sets(page["parameters"]), _lengths(page)]
     if page["incidents"]:
         parts.append(_incidents(page))
     return Group(*parts)
@@ -190,6 +190,13 @@ def _incidents(page: Mapping[str, Any]) -> Table:
             each["reason"],
             evidence,
         )
+    return table
+
+
+def _lengths(page: Mapping[str, Any]) -> Table:
+    table = _table("output lengths", "scenario", "tokens", "answers")
+    for name, each in page["lengths"].items():
+        table.add_row(name, f"{each['tokens']:.0f}", str(each["samples"]))
     return table
 
 

@@ -27,6 +27,8 @@ class Context(Struct, frozen=True):
     schedules_by_priority: bool
     lowest_latency: bool
     respell_length: bool
+    lengths: Mapping[str, int] = {}
+    """Learnt output lengths in tokens, by scenario."""
     degrade: DegradeConfig | None = None
     """Set while the pool is loaded."""
 

@@ -65,11 +65,14 @@ def _granted(context: Context, asked: int | None) -> Limit | None:
 
 
 def scenario_limit(context: Context) -> Limit:
-    """The cap for whitelisted scenarios, else the scenario's own length, else the default."""
+    """The cap for whitelisted scenarios, else the scenario's length, learnt or configured, else the default."""
     rules = context.parameters.inference_params.max_tokens
     name = context.classification.scenario
     if name in rules.whitelist:
         return _cap(context)
+    learnt = context.lengths.get(name)
+    if learnt is not None:
+        return Limit(learnt, "length.learnt", f"answers to {name} were seen to need {learnt} tokens")
     scenario = context.parameters.scenarios.get(name)
     if scenario is not None and scenario.length is not None:
         return Limit(scenario.length, "length.scenario", f"answers to {name} need {scenario.length} tokens")

@@ -37,6 +37,7 @@ class ProtectionMetrics(Collector):
             yield from _breakers(protector)
             yield from _pools(protector)
             yield from _slo(protector)
+            yield from _lengths(protector)
             yield from _drift(protector.drift.status.verdicts)
 
 
@@ -73,6 +74,16 @@ def _slo(protector: Protector) -> Iterator[Metric]:
     yield _gauge("llm_slo_slow_mean_endpoints", "Their mean is above its objective.", len(slo.slow_mean))
     yield _gauge("llm_slo_affected_share", "Of endpoints: the SLO broken, or drift.", slo.affected_share)
     yield _gauge("llm_slo_breached_seconds", "Of the rollback's window.", slo.breached_s)
+
+
+def _lengths(protector: Protector) -> Iterator[Metric]:
+    granted = GaugeMetricFamily("llm_scenario_length_tokens", "Learnt output length.", labels=("scenario",))
+    counted = GaugeMetricFamily("llm_scenario_length_samples", "Answers it was learnt from.", labels=("scenario",))
+    for name, estimate in protector.lengths.estimates().items():
+        granted.add_metric((name,), estimate.tokens)
+        counted.add_metric((name,), estimate.samples)
+    yield granted
+    yield counted
 
 
 def _drift(verdicts: tuple[Verdict, ...]) -> Iterator[Metric]:

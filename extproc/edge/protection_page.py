@@ -8,6 +8,7 @@ from msgspec import Struct, to_builtins
 
 from extproc.loops.breakers import Breakers
 from extproc.loops.drift import DriftStatus
+from extproc.loops.lengths import Estimate
 from extproc.loops.protection import Status
 from extproc.model.protection import Incident
 from extproc.protect.breaker import State
@@ -25,6 +26,7 @@ class Shown(Struct, frozen=True):
     history: History
     history_unsaved: bool
     drift: DriftStatus
+    lengths: Mapping[str, Estimate]
     incidents: Iterable[Incident]
     roles: Mapping[str, str]
 
@@ -48,6 +50,7 @@ def describe(shown: Shown, *, wall: float) -> dict[str, object]:
         "panic": status.panic or None,
         "breakers": [_breaker(shown.breakers, name, wall) for name in shown.breakers.names()],
         "slo": _slo(status),
+        "lengths": {name: to_builtins(each) for name, each in shown.lengths.items()},
         "drift": _drift(shown.drift, wall),
         "parameters": _parameters(shown.history, unsaved=shown.history_unsaved),
         "incidents": [to_builtins(each) for each in list(shown.incidents)[:RECORDS_SHOWN]],

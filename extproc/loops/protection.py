@@ -15,6 +15,7 @@ from msgspec import Struct
 from extproc.loops.breakers import FALLBACK, PARAMETERS, POOL, Breakers, Kept, badness, encode
 from extproc.loops.drift import DriftWatch, Work
 from extproc.loops.latency import Latency
+from extproc.loops.lengths import LengthWatch
 from extproc.model.names import RequestClass
 from extproc.model.protection import (
     CALM,
@@ -105,6 +106,7 @@ class Protector:
         load_of: LoadOf,
         parameters: Parameters,
         drift: DriftWatch,
+        lengths: LengthWatch,
         publish: Callable[[Protection], None],
         report: Callable[[Incident], None],
         save: Callable[[bytes], object],
@@ -115,6 +117,8 @@ class Protector:
         self._load_of = load_of
         self._parameters = parameters
         self.drift = drift
+        self.lengths = lengths
+        self._lengths_at: float | None = None
         self._publish = publish
         self._report = report
         self._save = save
@@ -132,6 +136,15 @@ class Protector:
         self._degraded &= {spec.name for spec in self._specs}
         self.breakers.configure(settings.protection, self._specs)
         self.drift.configure(settings.drift)
+        self._lengths_every_s = settings.telemetry.interval_s
+        rules = settings.inference_params.max_tokens
+        self.lengths.configure(
+            settings.lengths,
+            settings.scenarios,
+            default=rules.default,
+            whitelist=rules.whitelist,
+            light={spec.name for spec in self._specs if spec.role is Role.LIGHT},
+        )
 
     def record(self, samples: Sequence[AccessSample], *, now: float) -> None:
         label = self._parameters.label
@@ -139,7 +152,8 @@ class Protector:
         self.drift.record(samples, active=label, last_good=self._parameters.last_good_label, now=now)
 
     def usage(self, sample: UsageSample) -> None:
-        """One answer's tokens: how many bytes of a prompt are one."""
+        """One answer's tokens: how long answers are, and how many bytes of a prompt are a token."""
+        self.lengths.record(sample)
         self.bytes_per_token = calibrated(
             self.bytes_per_token, sample.model, sample.request_bytes, sample.prompt_tokens
         )
@@ -175,6 +189,7 @@ class Protector:
         standings = self._slo(endpoints, latency, now, wall)
         if self._parameters.block(self._why_blocked()):
             self._reconsider()
+        self._learn_lengths(now)
         before = self.status
         protection, limits = self._protection(panic, wall), self._limits(panic)
         self.status = Status(wall, protection, limits, loads, panic, standings)
@@ -184,6 +199,12 @@ class Protector:
         if changed:
             self._publish(protection)
         return changed or limits != before.limits
+
+    def _learn_lengths(self, now: float) -> None:
+        at = self._lengths_at
+        if at is None or now < at or now - at >= self._lengths_every_s:
+            self._lengths_at = now
+            self.lengths.step()
 
     # ── what follows ─────────────────────────────────────────────────────────────────────────────
 
@@ -208,6 +229,7 @@ class Protector:
             bytes_per_token={name: round(value, 1) for name, value in self.bytes_per_token.items()}
             if pools
             else {},
+            lengths=self.lengths.told,
         )
 
     def _access(self, pool: str) -> PoolAccess | None:

@@ -32,7 +32,7 @@ class Protection(Struct, frozen=True):
     """What differs from a quiet day. `pools`: those that don't take everybody. `degraded`: pools under load.
 
     `light`: pools that take fallback traffic at the moment, in the order of the config.
-    `bytes_per_token`: of prompts, measured by model profile.
+    `bytes_per_token`: of prompts, measured by model profile. `lengths`: of answers in tokens, learnt by scenario.
     """
 
     pools: Mapping[str, PoolAccess] = {}
@@ -41,6 +41,7 @@ class Protection(Struct, frozen=True):
     light: tuple[str, ...] = ()
     retry_after_s: int = 0
     bytes_per_token: Mapping[str, float] = {}
+    lengths: Mapping[str, int] = {}
 
     @property
     def calm(self) -> bool:

@@ -10,10 +10,11 @@ from aiohttp import WSMsgType, web
 
 from extproc.standin import faults, metrics_page
 from extproc.standin.bodies import MAX_BODY_BYTES
+from extproc.standin.echo import flatten, granted_tokens
 from extproc.standin.faults import NO_FAULTS
 from extproc.standin.memory import Memory
 from extproc.standin.receipt import Received, receive
-from extproc.standin.replies import Binary, Plain, Stream, encode, encode_events, openai_error
+from extproc.standin.replies import Binary, Plain, Reply, Stream, encode, encode_events, openai_error
 from extproc.standin.routes import respond
 
 MAX_HEADER_BYTES = 96 * 1024
@@ -104,8 +105,7 @@ class Engine:
         if self._faults is not NO_FAULTS and request.method == "POST":
             if self._faults.delay_ms:
                 await asyncio.sleep(self._faults.delay_ms / 1000)
-            if self._faults.fails(next(self._numbers)):
-                reply = openai_error(self._faults.status, "As it was told to.", "fault")
+            reply = self._as_told(reply, received, next(self._numbers))
         if isinstance(reply, Stream):
             return await self._stream(request, received, reply)
         if self._delay_s:
@@ -113,6 +113,15 @@ class Engine:
         if isinstance(reply, Plain):
             return _json(reply.status, encode(reply.document, received.report()))
         return _binary(reply)
+
+    def _as_told(self, reply: Reply, received: Received, number: int) -> Reply:
+        told = self._faults
+        if told.fails(number):
+            return openai_error(told.status, "As it was told to.", "fault")
+        if told.lengths and isinstance(reply, Plain):
+            granted = granted_tokens(flatten(received.params))
+            return Plain(faults.lengthened(reply.document, told.lengths[number % len(told.lengths)], granted))
+        return reply
 
     async def _stream(self, request: web.Request, received: Received, reply: Stream) -> web.StreamResponse:
         response = web.StreamResponse(headers=_EVENTS)
