@@ -13,10 +13,13 @@ from bench.envoys import engine
 from bench.errors import CannotMeasure
 from bench.processes import cpu_s
 from bench.tree import all_cpu_s, all_rss_mb, pids
-from bench.variants import NAMES, Variant, check, variant
+from bench.variants import NAMES, NONE, OURS_FAST, Variant, check, variant
 
 MIN_REQUESTS = 24
 WARM_UP_REQUESTS = {"2 KB": 400, "100 KB": 120, "1 MB": 32}
+
+RATE, PACED_BODY, PACED_CONNECTIONS, PACED_SECONDS = 2778.0, "2 KB", 16, 3.0
+"""A day of 240 million requests, spread evenly."""
 
 Say = Callable[[str], None]
 
@@ -30,15 +33,18 @@ class Plan:
     bodies: tuple[str, ...] = ("2 KB", "100 KB", "1 MB")
     connections: tuple[int, ...] = (1, 16)
     variants: tuple[str, ...] = NAMES
+    paced: tuple[str, ...] = (NONE, OURS_FAST)
+    """These also at RATE, which leaves room: a queue that is always full says little of how long one waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One line of the table."""
+    """One line of the table. `rate`: requests a second; None = as many as there is time for."""
 
     variant: str
     body: str
     connections: int
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +109,16 @@ def _counts(plan: Plan, variants: list[Variant], files: dict[str, Path], folder:
                 warm = WARM_UP_REQUESTS[label]
                 seen = load.put(one.port, files[label], requests=warm, connections=connections, scratch=folder)
                 counts[Case(one.name, label, connections)] = max(MIN_REQUESTS, round(seen.rps * plan.seconds))
+        if label == PACED_BODY:
+            for one in (each for each in variants if each.name in plan.paced):
+                case = Case(one.name, label, PACED_CONNECTIONS, RATE)
+                counts[case] = round(RATE * max(plan.seconds, PACED_SECONDS))
     return counts
 
 
 def _round(one: Variant, case: Case, requests: int, file: Path, folder: Path) -> Round:
     before = _counters(one)
-    seen = load.put(one.port, file, requests=requests, connections=case.connections, scratch=folder)
+    seen = load.put(one.port, file, requests=requests, connections=case.connections, scratch=folder, rate=case.rate)
     sidecar, envoy, failed_open = (b - a for a, b in zip(before, _counters(one), strict=True))
     return Round(
         load=seen,

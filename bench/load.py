@@ -46,12 +46,18 @@ def program() -> str:
     return found
 
 
-def put(port: int, body: Path, *, requests: int, connections: int, scratch: Path) -> Load:
-    """POST `body` that often to Envoy on `port`; at least one request per connection."""
+def put(
+    port: int, body: Path, *, requests: int, connections: int, scratch: Path, rate: float | None = None
+) -> Load:
+    """POST `body` that often to Envoy on `port`; at least one request per connection.
+
+    `rate`: so many a second over all connections; None = each as soon as the one before is answered.
+    """
     requests = max(requests, connections)
     log = scratch / "requests.log"
     log.unlink(missing_ok=True)
     command = [program(), "--h1", "-n", str(requests), "-c", str(connections), "-t", "1", "-d", str(body)]
+    command += [] if rate is None else [f"--rps={rate / connections:.4f}"]
     command += ["-H", "content-type: application/json", "--log-file", str(log), f"http://127.0.0.1:{port}{PATH}"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from bench.compare import Measured, Round
+from bench.compare import PACED_CONNECTIONS, RATE, Measured, Round
 from bench.variants import NATIVE, NONE, NOOP_FAST, NOOP_GRPC, OURS_FAST, OURS_GRPC, OURS_TWO
 
 ROOM_CORES = 6
@@ -40,6 +40,7 @@ class Question:
     limits: Mapping[str, Limit] = field(default_factory=dict)
     connections: tuple[int, ...] = (1, 16)
     relative: bool = True
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,22 @@ QUESTIONS = (
         relative=False,
     ),
     Question(
-        f"p99 added, ms: {OURS_FAST} - {NONE}",
+        f"p99 added, ms, flat out: {OURS_FAST} - {NONE}",
+        OURS_FAST,
+        NONE,
+        _added_p99,
+        connections=(16,),
+        relative=False,
+    ),
+    Question(
+        f"p99 added, ms, at {RATE:,.0f}/s: {OURS_FAST} - {NONE}",
         OURS_FAST,
         NONE,
         _added_p99,
         {"2 KB": Limit(5)},
-        connections=(16,),
+        connections=(PACED_CONNECTIONS,),
         relative=False,
+        rate=RATE,
     ),
 )
 
@@ -132,7 +142,8 @@ def answers(measured: Measured) -> list[Answer]:
 def _answers(question: Question, measured: Measured) -> Iterator[Answer]:
     for case, rounds in measured.rounds.items():
         others = measured.rounds.get(replace(case, variant=question.against))
-        if case.variant != question.of or others is None or case.connections not in question.connections:
+        asked = case.variant == question.of and case.rate == question.rate
+        if not asked or others is None or case.connections not in question.connections:
             continue
         pairs = zip(rounds, others, strict=True)
         values = [value for one, other in pairs if (value := question.figure(one, other)) is not None]

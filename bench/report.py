@@ -83,7 +83,7 @@ def _cases(measured: Measured) -> str:
 def _row(case: Case, rounds: Sequence[Round]) -> list[str]:
     return [
         case.variant,
-        case.body,
+        case.body if case.rate is None else f"{case.body}, {case.rate:,.0f}/s",
         str(case.connections),
         f"{sum(each.load.requests for each in rounds):,}",
         _middle(rounds, lambda each: each.sidecar_us, "{:.0f}"),

@@ -268,7 +268,7 @@ class Sidecar:
         self._stack.push_async_callback(runner.cleanup)
 
     def _freeze(self) -> int:
-        return self._control.protector.drift.freeze(wall=time.time())
+        return self._control.protector.drift.freeze(wall=time.time(), now=time.monotonic())
 
     def _reconsider(self) -> None:
         """Another parameter set may be in force: soon, in the thread where the config is read."""

@@ -61,7 +61,7 @@ def look(baseline: Stream, live: Stream, config: DriftConfig) -> Alarms:
         None, config, pool_of=lambda _: "chat", save=lambda _: None, report=lambda told: _note(found, told)
     )
     _feed(watch, baseline, BASELINE, 0.0, (0, len(baseline.at_s)))
-    watch.freeze(wall=0.0)
+    watch.freeze(wall=0.0, now=float(baseline.at_s[-1]))
     base = np.random.default_rng(1).permutation(baseline.latency_s)[:4096]
     offset = float(baseline.at_s[-1]) + 2 * WINDOW_S
     fed, end_s = 0, float(live.at_s[-1])

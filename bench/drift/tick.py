@@ -36,7 +36,7 @@ def watched(keys: int = KEYS, samples: int = SAMPLES) -> DriftWatch:
             sample = msgspec.structs.replace(sample, cluster=f"pool-{number % keys}")
             watch.record((sample,), active="default@1", last_good="default@1", now=1000 + 50 * number / samples)
         if not watch.baselines.kept:
-            watch.freeze(wall=0.0)
+            watch.freeze(wall=0.0, now=1050.0)
     return watch
 
 

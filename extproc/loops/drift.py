@@ -175,19 +175,22 @@ class DriftWatch:
         counts = [kept.seen for known in self._keys.values() for kept in known.since_active.values()]
         return ripe(counts, max(0.0, now - since), self._config.freeze)
 
-    def freeze(self, *, wall: float) -> int:
-        """What was collected of the active set becomes its baseline; how many requests it stands for."""
-        strata = {
-            place(key.pool, key.tier): {
-                length: tuple(sorted(round(value, 6) for value in kept.values))
-                for length, kept in known.since_active.items()
-            }
-            for key, known in self._keys.items()
-            if key.parameter_set == self._collecting and known.since_active
-        }
+    def freeze(self, *, wall: float, now: float) -> int:
+        """What was collected of the active set becomes its baseline; how many requests it stands for.
+
+        Where a breach has just started that anew, what stands in the window; 0 where there is too little of either.
+        """
+        strata: dict[str, dict[str, tuple[float, ...]]] = {}
+        seen = 0
+        for key, known in self._keys.items():
+            for length in known.window if key.parameter_set == self._collecting else ():
+                count, values = self._collected(known, length, now)
+                if len(values) >= self._config.min_samples:
+                    seen += count
+                    kept = tuple(sorted(round(value, 6) for value in values))
+                    strata.setdefault(place(key.pool, key.tier), {})[length] = kept
         if not strata:
             return 0
-        seen = sum(kept.seen for known in self._keys.values() for kept in known.since_active.values())
         added = Baseline(parameter_set=self._collecting, frozen_at=wall, strata=strata)
         self.baselines = with_baseline(self.baselines, added)
         self._ranks.clear()
@@ -195,6 +198,14 @@ class DriftWatch:
             known.quick = PageHinkley()
         self._save(msgspec.json.encode(self.baselines))
         return seen
+
+    def _collected(self, known: _Key, length: str, now: float) -> tuple[int, list[float]]:
+        """(requests, a sample of them) since the set was activated or the last breach; else of the window."""
+        since = known.since_active.get(length)
+        if since is not None and since.seen >= self._config.min_samples:
+            return since.seen, since.values
+        slots = known.window[length].view(now=now)
+        return sum(count for count, _ in slots), [value for _, values in slots for value in values][:MAX_SAMPLES]
 
     # ── out ──────────────────────────────────────────────────────────────────────────────────────
 

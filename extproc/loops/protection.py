@@ -166,7 +166,7 @@ class Protector:
         if self.status.slo.broken:
             self.drift.breached()
         elif self.drift.is_ripe(now=now):
-            self.drift.freeze(wall=wall)
+            self.drift.freeze(wall=wall, now=now)
             incident = self._parameters.prove("without an SLO breach for long enough")
             if incident is not None:
                 self._report(incident)

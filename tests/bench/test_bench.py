@@ -16,6 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from bench import __main__ as command
+from bench import compare as compare_module
 from bench import instructions, load, native_server, profile, report, soak
 from bench.bodies import SIZES, body, chat
 from bench.canned import CannedStream
@@ -171,11 +172,13 @@ def h2load() -> None:
 
 
 @pytest.mark.envoy
-def test_one_tiny_round(folder: Path, h2load: None) -> None:
+def test_one_tiny_round(folder: Path, h2load: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_module, "PACED_SECONDS", 0.1)
     names = tuple(name for name in NAMES if name != NATIVE or native_server.built(silent))
     plan = Plan(rounds=1, seconds=0.05, bodies=("2 KB",), connections=(1,), variants=names)
     seen = compare(plan, folder, None, silent)
-    assert [case.variant for case in seen.rounds] == list(names)
+    assert [case.variant for case in seen.rounds if case.rate is None] == list(names)
+    assert [case.variant for case in seen.rounds if case.rate is not None] == list(plan.paced)
     assert seen.errors == 0
     for case, (only,) in seen.rounds.items():
         assert only.envoy_us > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import baseline, ratios, report, soak
-from bench.compare import Case, Measured, Round
+from bench.compare import RATE, Case, Measured, Round
 from bench.load import Load
 from bench.ratios import Answer, Limit, answers
 from bench.variants import NATIVE, NONE, OURS_FAST, OURS_TWO
@@ -45,8 +45,18 @@ def test_what_was_not_measured_is_not_answered() -> None:
     assert list(by_name(measured([120], [100], connections=16))) == [
         CPU,
         f"requests/s one core could do: {OURS_FAST}",
-        f"p99 added, ms: {OURS_FAST} - {NONE}",
+        f"p99 added, ms, flat out: {OURS_FAST} - {NONE}",
     ]
+
+
+def test_what_is_added_at_the_days_rate_has_a_target() -> None:
+    paced = measured([120], [100], connections=16)
+    for name, p99_ms in ((NONE, 3.0), (OURS_FAST, 8.5)):
+        load = Load(10, 0, 1.0, 1.0, p99_ms)
+        paced.rounds[Case(name, "2 KB", 16, RATE)] = [Round(load, 0, None, 100.0, None)]
+    found = by_name(paced)[f"p99 added, ms, at 2,778/s: {OURS_FAST} - {NONE}"]
+    assert found.median == 5.5 and found.limit == Limit(5) and not found.limit.met(found.median)
+    assert "2 KB, 2,778/s" in report.text(report.Results(paced))
 
 
 def test_a_core_does_as_many_as_its_cpu_allows() -> None:

@@ -18,15 +18,18 @@ from tests.e2e.test_weights_real_triton import endpoint
 from tests.engines_real.fixtures import DELAY_MS, Tritons
 
 PATH = "/v2/models/text/generate"
-PERIOD_S = 0.08
-CLIENTS = 4
+PERIOD_S = 0.16
+CLIENTS = 8
 """Fifty requests a second."""
+
+SLOW_MS = 1000.0
+"""Beyond the promise below, which a busy machine keeps."""
 
 TIMES = {
     "drift": {"interval_s": 1, "window_s": 20},
     "weights": {"window_s": 10},
     "protection": {
-        "slo": {"p99_ms": 400},
+        "slo": {"p99_ms": 800},
         "rollback": {"breach_s": 4, "window_s": 20},
         # What is slow here is to be rolled back, not shut.
         "breakers": {"pool": {"trip": []}, "parameters": {"trip": []}, "fallback": {"trip": []}},
@@ -110,7 +113,7 @@ def test_a_set_that_makes_answers_slow_is_taken_back_and_stays_away(world: Guard
         await_drift(world, "fine")
         assert active(world) == bad
 
-        both(tritons, 550)
+        both(tritons, SLOW_MS)
         until(lambda: active(world) == good, within_s=60, what="rolled back")
         both(tritons, DELAY_MS)
     assert set(came) == {"200"}, came
@@ -118,7 +121,7 @@ def test_a_set_that_makes_answers_slow_is_taken_back_and_stays_away(world: Guard
     (record,) = [each for each in world.status()["parameters"]["records"] if each["action"] == "rolled_back"]
     assert record["reason"] == "slo_breached" and record["by"] == "protection"
     assert record["evidence"]["breached_s"] >= 4 and record["evidence"]["affected_share"] > 0.3
-    assert record["evidence"]["worst_p99_s"] > 0.4
+    assert record["evidence"]["worst_p99_s"] > 0.8
     assert f"{record['before']}" in bad and f"{record['version']}" in good
     listed = command("params", "list", "--admin", f"127.0.0.1:{world.sidecar.admin_port}")
     assert "rolled back" in listed and "refused" in listed

@@ -192,7 +192,8 @@ async def test_an_observer_that_sleeps_delays_nobody() -> None:
             client = await Client.connect(watched.port)
             await client.send(CHAT)
             assert len(await client.answer(arrived.put_nowait)) == 100 * len(EVENT) + len(big)
-        assert watched.observer.verdicts() == []
+        # It has not read to the end: it still sleeps, or Envoy has waited its second for it.
+        assert watched.observer.verdicts() in ([], [("aborted", "")])
 
 
 async def test_an_observer_that_dies_costs_no_answer(watched: Watched) -> None:

@@ -48,7 +48,7 @@ class World:
 def world() -> World:
     found = World()
     found.serve(2000)
-    found.watch.freeze(wall=5.0)
+    found.watch.freeze(wall=5.0, now=found.now)
     return found
 
 
@@ -123,7 +123,23 @@ def test_a_baseline_outlives_a_restart(world: World) -> None:
 
 
 def test_nothing_to_freeze() -> None:
-    assert World().watch.freeze(wall=1.0) == 0
+    assert World().watch.freeze(wall=1.0, now=1000.0) == 0
+
+
+def test_too_few_make_no_baseline() -> None:
+    world = World()
+    world.serve(29)
+    assert world.watch.freeze(wall=1.0, now=world.now) == 0
+
+
+def test_right_after_a_breach_an_operators_word_goes_by_the_window() -> None:
+    world = World()
+    world.serve(500)
+    world.watch.breached()
+    world.serve(5)
+    assert world.watch.freeze(wall=1.0, now=world.now) == 505
+    baseline = world.watch.baselines.of(GOOD)
+    assert baseline is not None and len((baseline.of("chat", "normal") or {})["512"]) == 505
 
 
 def test_a_set_that_becomes_active_collects_anew() -> None:
