@@ -248,7 +248,7 @@ class Sidecar:
                 baselines.load(),
                 self._settings.drift,
                 pool_of=pool_of,
-                save=baselines.save,
+                save=lambda data: self._in_a_thread(baselines.save, data),
                 report=self._incidents.report,
             ),
             lengths=LengthWatch(lengths.load(), save=lengths.save),
@@ -266,6 +266,10 @@ class Sidecar:
             operator_socket.application(operations.acts()), self._state_dir / operator_socket.SOCKET
         )
         self._stack.push_async_callback(runner.cleanup)
+
+    def _in_a_thread(self, call: Callable[[bytes], object], data: bytes) -> None:
+        """Megabytes to the disk are not waited for by requests."""
+        spawn(self._group, asyncio.to_thread(call, data), name="write baselines")
 
     def _freeze(self) -> int:
         return self._control.protector.drift.freeze(wall=time.time(), now=time.monotonic())

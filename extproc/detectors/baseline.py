@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from extproc.detectors.settings import FreezeConfig
 
-MAX_SETS = 20
-"""Baselines of the latest sets; older ones are of no use to anybody."""
+MAX_SETS = 4
+"""Baselines of the latest sets, each of which may be megabytes; older ones are of no use to anybody."""
 
 RARE = 0.05
 """A length bucket with a smaller share of its set's requests is waited for by nobody."""

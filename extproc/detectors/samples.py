@@ -6,6 +6,8 @@ that the same stream under the same seed keeps the same values. Sampling is Algo
 
 from __future__ import annotations
 
+from array import array
+
 from extproc.windows.expiring import Expiring
 
 MAX_SAMPLES = 4096
@@ -30,7 +32,7 @@ class Reservoir:
         self._size = size
         self._seed = seed
         self.seen = 0
-        self.values: list[float] = []
+        self.values = array("d")
 
     def add(self, value: float) -> None:
         self.seen += 1

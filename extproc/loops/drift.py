@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -199,7 +199,7 @@ class DriftWatch:
         self._save(msgspec.json.encode(self.baselines))
         return seen
 
-    def _collected(self, known: _Key, length: str, now: float) -> tuple[int, list[float]]:
+    def _collected(self, known: _Key, length: str, now: float) -> tuple[int, Sequence[float]]:
         """(requests, a sample of them) since the set was activated or the last breach; else of the window."""
         since = known.since_active.get(length)
         if since is not None and since.seen >= self._config.min_samples:

@@ -191,7 +191,7 @@ class Protector:
             self._reconsider()
         self._learn_lengths(now)
         before = self.status
-        protection, limits = self._protection(panic, wall), self._limits(panic)
+        protection, limits = self._protection(panic), self._limits(panic)
         self.status = Status(wall, protection, limits, loads, panic, standings)
         self._keep()
         self.prove_where_ripe(now=now, wall=wall)
@@ -208,7 +208,7 @@ class Protector:
 
     # ── what follows ─────────────────────────────────────────────────────────────────────────────
 
-    def _protection(self, panic: str, wall: float) -> Protection:
+    def _protection(self, panic: str) -> Protection:
         pools = {
             spec.name: access
             for spec in self._specs
@@ -225,7 +225,7 @@ class Protector:
             parameters=parameters,
             degraded=tuple(sorted(self._degraded)),
             light=tuple(self._light()),
-            retry_after_s=self._retry_after_s(wall) if pools else 0,
+            retry_after_s=self._retry_after_s() if pools else 0,
             bytes_per_token={name: round(value, 1) for name, value in self.bytes_per_token.items()}
             if pools
             else {},
@@ -254,9 +254,11 @@ class Protector:
             if spec.role is Role.LIGHT and self.breakers.state(POOL + spec.name) is not State.OPEN:
                 yield spec.name
 
-    def _retry_after_s(self, wall: float) -> int:
-        """Until the first of the open ones is tried out again."""
-        waits = [each.until - wall for each in self.breakers.states.values() if each.state is State.OPEN]
+    def _retry_after_s(self) -> int:
+        """The shortest back-off of those that are open. What is left of it would be another snapshot each
+        second."""
+        states = self.breakers.states.values()
+        waits = [each.until - each.since for each in states if each.state is State.OPEN]
         return min(RETRY_AFTER_MOST_S, max(1, ceil(min(waits, default=1.0))))
 
     def _limits(self, panic: str) -> dict[str, int]:

@@ -19,7 +19,7 @@ def test_a_reservoir_keeps_all_until_it_is_full_and_a_uniform_part_after() -> No
     reservoir = Reservoir(100, 7)
     for value in range(100):
         reservoir.add(value)
-    assert reservoir.values == list(range(100))
+    assert list(reservoir.values) == list(range(100))
     for value in range(100, 10_000):
         reservoir.add(value)
     assert (reservoir.seen, len(reservoir.values)) == (10_000, 100)

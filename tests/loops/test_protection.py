@@ -104,6 +104,15 @@ def test_a_dead_pool_is_shut_tried_out_and_opened(world: World) -> None:
     assert world.limits == {} and world.published[-1].calm
 
 
+def test_an_open_breaker_is_no_new_snapshot_each_second(world: World) -> None:
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    published = len(world.published)
+    for _ in range(8):
+        assert not world.tick(), "nothing is new to Envoy"
+    assert len(world.published) == published
+
+
 def test_a_bad_pool_is_relieved_and_its_parameters_are_safe(world: World) -> None:
     world.record(90, world.of("big", total_s=1.0))
     world.record(10, world.of("big", status=503))
