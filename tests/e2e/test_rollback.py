@@ -22,6 +22,9 @@ PERIOD_S = 0.16
 CLIENTS = 8
 """Fifty requests a second."""
 
+BUSY_MS = 40.0
+"""Added by a machine that has more to do than this."""
+
 SLOW_MS = 1000.0
 """Beyond the promise below, which a busy machine keeps."""
 
@@ -44,10 +47,11 @@ def world(tritons: Tritons) -> Iterator[Guarded]:
         yield running
 
 
-def send(world: Guarded) -> str:
+def send(world: Guarded, took_s: list[float]) -> str:
     begun = time.monotonic()
     answer = ask(world.port, PATH, {"text_input": "How are you?", "parameters": {"max_tokens": 4}})
-    time.sleep(max(0.0, PERIOD_S - (time.monotonic() - begun)))
+    took_s.append(time.monotonic() - begun)
+    time.sleep(max(0.0, PERIOD_S - took_s[-1]))
     return str(answer.status)
 
 
@@ -91,7 +95,8 @@ def both(tritons: Tritons, delay_ms: float) -> None:
 
 
 def test_a_set_that_makes_answers_slow_is_taken_back_and_stays_away(world: Guarded, tritons: Tritons) -> None:
-    with steady(lambda: send(world), clients=CLIENTS) as came:
+    took_s: list[float] = []
+    with steady(lambda: send(world, took_s), clients=CLIENTS) as came:
         assert until(lambda: drift(world)["state"], what="a first look") in ("none", "unknown")
         until(lambda: came["200"] > 300, within_s=60, what="traffic")
         assert drift(world)["reason"] == "no_baseline"
@@ -104,7 +109,9 @@ def test_a_set_that_makes_answers_slow_is_taken_back_and_stays_away(world: Guard
         assert bad != good
         assert await_drift(world, "fine")["baseline_set"] == good, "compared with the old set"
 
-        both(tritons, DELAY_MS + 120)
+        # On a busy machine the baseline's own P95 is high: it is to rise by 120 ms there too.
+        noise_ms = 1000 * sorted(took_s)[int(0.95 * len(took_s))] - DELAY_MS
+        both(tritons, DELAY_MS + 120 + (noise_ms if noise_ms > BUSY_MS else 0.0))
         found = await_drift(world, "drift")
         assert found["p95_delta_s"] >= 0.085 and found["d"] > 0.12 and found["p"] < 0.01
         time.sleep(TIMES["protection"]["rollback"]["breach_s"] + 3)  # type: ignore[index]
