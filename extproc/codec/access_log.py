@@ -7,7 +7,6 @@ it twice.
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import lru_cache
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -85,8 +84,6 @@ _HTTP_OF_GRPC = {
 }
 """The HTTP status of a gRPC one, as google/rpc/code.proto has it; a failed call travels as 200."""
 
-MAX_KNOWN_METADATA = 1024
-MAX_KNOWN_METADATA_BYTES = 1024
 MAX_KNOWN_FLAGS = 1024
 _KNOWN_FLAGS: dict[bytes, tuple[str, ...]] = {b"": ()}
 
@@ -139,18 +136,11 @@ def _sample(common: pb.AccessLogCommon, response: pb.HTTPResponseProperties, tot
 
 
 def _about(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """What the decision said of itself, and the engine's load report. Equal decisions mostly come as equal bytes,
-    where no report is among them."""
-    return _known_about(raw) if len(raw) <= MAX_KNOWN_METADATA_BYTES else _read_about(raw)
-
-
-def _read_about(raw: bytes) -> tuple[dict[str, str], bytes]:
+    """What the decision said of itself, and the engine's load report. Not remembered: Envoy writes the fields of
+    equal decisions in another order each time."""
     fields = pb.Strings.FromString(raw).fields
     load = fields[ORCA_KEY].string_value
     return {name: _text(value.string_value) for name, value in fields.items()}, load
-
-
-_known_about = lru_cache(MAX_KNOWN_METADATA)(_read_about)
 
 
 def _total_s(common: pb.AccessLogCommon) -> float | None:
