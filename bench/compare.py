@@ -12,7 +12,7 @@ from bench.bodies import Body, body
 from bench.envoys import engine
 from bench.errors import CannotMeasure
 from bench.processes import cpu_s
-from bench.tree import all_cpu_s, all_rss_mb, pids
+from bench.tree import all_rss_mb, each_cpu_s, pids
 from bench.variants import NAMES, NONE, OURS_FAST, Variant, check, variant
 
 MIN_REQUESTS = 24
@@ -50,11 +50,12 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Round:
     """What one case did in one round. `sidecar_us` and `envoy_us` are CPU per request; CPU and RSS of the sidecar
-    are those of all its processes."""
+    are those of all its processes, `busiest_us` that of the one with the most."""
 
     load: load.Load
     errors: int
     sidecar_us: float | None
+    busiest_us: float | None
     envoy_us: float
     rss_mb: float | None
 
@@ -119,17 +120,19 @@ def _counts(plan: Plan, variants: list[Variant], files: dict[str, Path], folder:
 def _round(one: Variant, case: Case, requests: int, file: Path, folder: Path) -> Round:
     before = _counters(one)
     seen = load.put(one.port, file, requests=requests, connections=case.connections, scratch=folder, rate=case.rate)
-    sidecar, envoy, failed_open = (b - a for a, b in zip(before, _counters(one), strict=True))
+    envoy, failed_open, *each = (b - a for a, b in zip(before, _counters(one), strict=True))
     return Round(
         load=seen,
         errors=seen.errors + int(failed_open),
-        sidecar_us=sidecar / seen.requests * 1e6 if one.sidecar else None,
+        sidecar_us=sum(each) / seen.requests * 1e6 if one.sidecar else None,
+        busiest_us=max(each) / seen.requests * 1e6 if one.sidecar else None,
         envoy_us=envoy / seen.requests * 1e6,
         rss_mb=all_rss_mb(one.sidecar.pid) if one.sidecar else None,
     )
 
 
-def _counters(one: Variant) -> tuple[float, float, float]:
+def _counters(one: Variant) -> tuple[float, ...]:
+    """CPU seconds of Envoy, what failed open, CPU seconds of each process of the sidecar."""
     if one.sidecar is not None and pids(one.sidecar.pid) != one.sidecar_pids:
         raise CannotMeasure(f"{one.name}: a process of the sidecar ended and was started again")
-    return all_cpu_s(one.sidecar_pids), cpu_s(one.envoy.pid), one.failed_open()
+    return cpu_s(one.envoy.pid), one.failed_open(), *each_cpu_s(one.sidecar_pids)

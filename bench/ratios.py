@@ -69,6 +69,11 @@ def _throughput(one: Round, other: Round) -> float | None:
     return one.load.rps / other.load.rps
 
 
+def _by_the_busiest(one: Round, other: Round) -> float | None:
+    """Where each process has a core of its own, the busiest one bounds them all."""
+    return other.busiest_us / one.busiest_us if one.busiest_us and other.busiest_us else None
+
+
 def _of_a_core(one: Round, _: Round) -> float | None:
     return 1e6 / one.sidecar_us if one.sidecar_us else None
 
@@ -88,6 +93,14 @@ QUESTIONS = (
     _cpu_ratio(OURS_FAST, NOOP_FAST),
     _cpu_ratio(OURS_FAST, NOOP_GRPC),
     _cpu_ratio(OURS_TWO, OURS_FAST),
+    Question(
+        f"requests/s with a core for each process: {OURS_TWO} / {OURS_FAST}",
+        OURS_TWO,
+        OURS_FAST,
+        _by_the_busiest,
+        {"2 KB": Limit(1.7, least=True)},
+        connections=(16,),
+    ),
     Question(
         f"requests/s one core could do: {OURS_FAST}",
         OURS_FAST,

@@ -121,7 +121,7 @@ def _answers(found: Sequence[Answer]) -> str:
 
 NO_ROOM = (
     "Requests/s of two workers are not compared: on {} cores load, engine and Envoy leave them no room; "
-    "their CPU per request says what a second one costs."
+    "the CPU per request of the busiest process says what they could do."
 )
 
 
@@ -212,6 +212,7 @@ def _plain(rounds: Sequence[Round]) -> list[dict[str, Any]]:
             "p50_ms": each.load.p50_ms,
             "p99_ms": each.load.p99_ms,
             "sidecar_us": each.sidecar_us,
+            "busiest_us": each.busiest_us,
             "envoy_us": each.envoy_us,
             "rss_mb": each.rss_mb,
         }

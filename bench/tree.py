@@ -27,10 +27,10 @@ def pids(root: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def all_cpu_s(every: tuple[int, ...]) -> float:
-    """CPU seconds of all of them, threads included. CannotMeasure where one has ended: its time is gone with it."""
+def each_cpu_s(every: tuple[int, ...]) -> tuple[float, ...]:
+    """CPU seconds of each, threads included. CannotMeasure where one has ended: its time is gone with it."""
     try:
-        return sum(map(cpu_s, every))
+        return tuple(map(cpu_s, every))
     except OSError:
         raise CannotMeasure(f"one of the processes {', '.join(map(str, every))} has ended") from None
 

@@ -238,7 +238,9 @@ class Sidecar:
     def _protector(self, pool_of: Callable[[str], str], load_of: LoadOf) -> Protector:
         file = StateFile(self._state_dir / "breakers.json")
         baselines = StateFile(self._state_dir / "baselines.json")
-        lengths = StateFile(self._state_dir / "lengths.json")
+        file_of_lengths = StateFile(self._state_dir / "lengths.json")
+        lengths = LengthWatch(file_of_lengths.load(), save=file_of_lengths.save)
+        self._stack.callback(lengths.keep)
         return Protector(
             breakers.decode(file.load()),
             pool_of=pool_of,
@@ -251,7 +253,7 @@ class Sidecar:
                 save=lambda data: self._in_a_thread(baselines.save, data),
                 report=self._incidents.report,
             ),
-            lengths=LengthWatch(lengths.load(), save=lengths.save),
+            lengths=lengths,
             publish=self._keeper.protect,
             report=self._incidents.report,
             save=file.save,

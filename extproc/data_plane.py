@@ -87,6 +87,7 @@ class DataPlane:
         self._complained = False
         self._workers = Workers(self, audit, told, count=len(self._listeners))
         self.open_streams = metrics.open_elsewhere
+        self.decision_seconds = metrics.recorded.decision_seconds
 
     @property
     def ready(self) -> bool:
@@ -120,7 +121,12 @@ class DataPlane:
         self._merging.soon()
 
     def merge(self, delta: Delta) -> None:
-        left_out = self._metrics.merge(delta)
+        self._complain(self._metrics.recorded.merge(delta))
+
+    def merge_again(self, delta: Delta) -> None:
+        self._complain(self._metrics.recorded.merge_again(delta))
+
+    def _complain(self, left_out: int) -> None:
         if left_out and not self._complained:
             self._complained = True
             log.error("%d series of a worker's metrics are of another version, and left out", left_out)

@@ -3,7 +3,7 @@
 An answer that ended by the length cap is censored: it would have been longer. Counted as it stands it would
 confirm the cap that cut it, and each estimate would be lower than the one before. The product-limit estimator
 (Kaplan, Meier, JASA 1958) takes it for what it is. Where so many are cut that the P95 lies beyond all that was
-seen, the longest one and the headroom are the estimate: it rises until answers end by themselves.
+seen, the longest one and the headroom are a lower bound: the estimate rises to it until answers end by themselves.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LengthsConfig(Config):
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """Output tokens of one answer; `cut` = it ended by a limit."""
+    """Output tokens of one answer; `cut` = it would have been longer."""
 
     tokens: int
     cut: bool
@@ -60,12 +60,18 @@ def p95(answers: Iterable[Answer]) -> tuple[int, bool] | None:
     return ordered[-1].tokens, False
 
 
-def target(answers: Iterable[Answer], config: LengthsConfig) -> int | None:
-    """What to grant: the P95 and the headroom, at least 1; None of no answers."""
+def target(answers: Iterable[Answer], current: float, config: LengthsConfig) -> float:
+    """What to grant, from 1 to `most` tokens: the P95 and the headroom.
+
+    Where the P95 is not reached the answers say only that it lies further up: never less than `current` then, nor
+    of no answers.
+    """
     found = p95(answers)
     if found is None:
-        return None
-    return max(1, min(config.most, round(found[0] * (1 + config.headroom))))
+        return current
+    tokens, reached = found
+    wanted = max(1.0, min(float(config.most), float(round(tokens * (1 + config.headroom)))))
+    return wanted if reached else max(current, wanted)
 
 
 def moved(current: float, wanted: float, config: LengthsConfig) -> float:

@@ -13,7 +13,7 @@ from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.tally import BucketsBy, Counts, Labels
 
 MAX_UNSPREAD = 4096
-"""Different decisions counted before they are added to the series."""
+"""Different decisions, and deltas, counted before they are added to the series."""
 
 DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 
@@ -48,6 +48,21 @@ class Delta(Struct, frozen=True):
     open: int
 
 
+EMPTY = Delta((), (), 0)
+
+
+def of_decision(record: RecordDecision) -> Delta:
+    """What it adds."""
+    alone = Recorded()
+    alone.decided(record)
+    return alone.take()
+
+
+def of_ended(outcome: str) -> Delta:
+    """What the end of a stream adds, apart from how many are open."""
+    return Delta((Counted("streams", (outcome,), 1),), (), 0)
+
+
 class Recorded:
     """Used from one thread."""
 
@@ -57,6 +72,7 @@ class Recorded:
         self.buckets["decision"].at(())  # shown from the start
         self.open = 0
         self._decided: dict[int, list[Any]] = {}
+        self._again: dict[int, list[Any]] = {}
 
     def decided(self, record: RecordDecision) -> None:
         """Equal requests share one decision, so it is the decision that is counted until somebody asks."""
@@ -81,6 +97,9 @@ class Recorded:
             if decision.max_tokens is not None:
                 granted.at((decision.tier,)).observe(decision.max_tokens, count)
         self._decided.clear()
+        for delta, count in self._again.values():
+            self._add(delta, count)
+        self._again.clear()
 
     def passed(self, record: RecordPass) -> None:
         self.counts["passed"].add((record.reason,))
@@ -115,17 +134,32 @@ class Recorded:
     def merge(self, delta: Delta) -> int:
         """Add what another one recorded; its open streams are not ours. How many series are left out, because they
         are of another version: of a family that is not known here, or with other buckets."""
+        return self._add(delta, 1)
+
+    def merge_again(self, delta: Delta) -> int:
+        """The same for a value that comes again and again: it is counted until somebody asks. What is left out is
+        said at the first one."""
+        known = self._again.get(id(delta))
+        if known is not None:
+            known[1] += 1
+            return 0
+        if len(self._again) >= MAX_UNSPREAD:
+            self.spread()
+        self._again[id(delta)] = [delta, 0]
+        return self._add(delta, 1)
+
+    def _add(self, delta: Delta, times: int) -> int:
         left_out = 0
         for more in delta.counted:
             tally = self.counts.get(more.family)
             if tally is None:
                 left_out += 1
-            else:
-                tally.add(more.labels, more.count)
+            elif times:
+                tally.add(more.labels, more.count * times)
         for seen in delta.observed:
             known = self.buckets.get(seen.family)
             if known is None or len(seen.counts) != len(known.bounds) + 1:
                 left_out += 1
-            else:
-                known.at(seen.labels).add(seen.counts, seen.total)
+            elif times:
+                known.at(seen.labels).add([count * times for count in seen.counts], seen.total * times)
         return left_out

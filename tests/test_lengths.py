@@ -45,12 +45,21 @@ def test_the_p95(answers: list[Answer], found: tuple[int, bool] | None) -> None:
     assert p95(answers) == found
 
 
-def test_the_target_has_headroom_and_bounds() -> None:
-    assert target(ended(100), CONFIG) == 120
-    assert target(ended(0), CONFIG) == 1
-    assert target(ended(10**9), CONFIG) == CONFIG.most
-    assert target([], CONFIG) is None
-    assert target(cut(*[100] * 50), CONFIG) == 120, "cut at the limit: longer by the headroom, not confirmed"
+@pytest.mark.parametrize(
+    ("answers", "current", "wanted"),
+    [
+        (ended(100), 500, 120),
+        (ended(0), 500, 1),
+        (ended(10**9), 500, CONFIG.most),
+        ([], 500, 500),
+        (cut(*[100] * 50), 100, 120),  # cut at the limit: longer by the headroom, not confirmed
+        (cut(*[100] * 50), 500, 500),  # all left early: nothing says that less is enough
+        ([*ended(*[100] * 90), *cut(*[20] * 910)], 500, 120),
+        ([*ended(*[100] * 90), *cut(*[110] * 10)], 500, 500),
+    ],
+)
+def test_the_target_has_headroom_and_bounds(answers: list[Answer], current: float, wanted: float) -> None:
+    assert target(answers, current, CONFIG) == wanted
 
 
 @pytest.mark.parametrize(("wanted", "next_one"), [(100, 100), (110, 110), (400, 125), (10, 80)])
@@ -72,9 +81,7 @@ def settled(draw: object, true_p95: float, *, start: float, answers: int = 2000)
         limit = round(estimate)
         window = [*window, Answer(min(length, limit), length > limit)][-CONFIG.window :]
         if number % 10 == 9 and len(window) >= CONFIG.min_samples:
-            wanted = target(window, CONFIG)
-            assert wanted is not None
-            estimate = moved(estimate, wanted, CONFIG)
+            estimate = moved(estimate, target(window, estimate, CONFIG), CONFIG)
     assert estimate == pytest.approx(true_p95 * (1 + CONFIG.headroom), rel=0.15)
 
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
 from extproc.model.names import Field, Tier
-from extproc.recorded import DECISION_BUCKETS_S, MAX_UNSPREAD, TOKEN_BUCKETS, Counted, Delta, Observed, Recorded
+from extproc.recorded import (
+    DECISION_BUCKETS_S,
+    MAX_UNSPREAD,
+    TOKEN_BUCKETS,
+    Counted,
+    Delta,
+    Observed,
+    Recorded,
+    of_decision,
+    of_ended,
+)
 from extproc.tally import MAX_VALUES
 from tests.decisions import decided
 
@@ -82,6 +92,45 @@ def test_what_was_not_taken_may_be_given_back(first: list[int], second: list[int
     given_back.merge(delta)
     assert state(given_back) == state(plain)
     assert given_back.open == plain.open
+
+
+@given(st.lists(st.integers(0, TAKE - 1), max_size=6), st.lists(st.booleans()))
+def test_what_comes_again_counts_as_often(steps: list[int], asked: list[bool]) -> None:
+    """Also where somebody asks in between."""
+    source, one_by_one, again = Recorded(), Recorded(), Recorded()
+    for step in steps:
+        STEPS[step](source)
+    delta = source.take()
+    for ask in asked:
+        one_by_one.merge(delta)
+        again.merge_again(delta)
+        if ask:
+            again.spread()
+    assert state(one_by_one) == state(again)
+
+
+def test_different_deltas_hold_no_memory() -> None:
+    recorded = Recorded()
+    for _ in range(2 * MAX_UNSPREAD):
+        recorded.merge_again(of_decision(DECISIONS[0]))
+    assert len(recorded._again) <= MAX_UNSPREAD
+    recorded.spread()
+    assert sum(count for _, count in recorded.counts["requests"].items()) == 2 * MAX_UNSPREAD
+
+
+@pytest.mark.parametrize("record", DECISIONS)
+def test_what_one_decision_adds(record: RecordDecision) -> None:
+    plain, merged = Recorded(), Recorded()
+    plain.decided(record)
+    merged.merge(of_decision(record))
+    assert state(plain) == state(merged)
+
+
+def test_what_the_end_of_a_stream_adds() -> None:
+    plain, merged = Recorded(), Recorded()
+    plain.stream_ended("completed")
+    merged.merge(of_ended("completed"))
+    assert state(plain) == state(merged)
 
 
 def test_a_delta_says_how_many_streams_are_open() -> None:

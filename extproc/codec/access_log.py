@@ -111,28 +111,36 @@ def batch(message: bytes) -> Batch:
 
 
 def _sample(common: pb.AccessLogCommon, response: pb.HTTPResponseProperties, total_s: float) -> AccessSample:
-    about = pb.Strings.FromString(common.metadata.filter_metadata.get(METADATA_NAMESPACE, b"")).fields
-    load = about[ORCA_KEY].string_value or response.response_headers.get(orca.HEADER)
+    about, load = _about(common.metadata.filter_metadata.get(METADATA_NAMESPACE, b""))
+    load = load or response.response_headers.get(orca.HEADER, b"")
     has_first_byte = common.HasField("time_to_first_upstream_rx_byte")
     return AccessSample(
         upstream=_address(common.upstream_remote_address),
         # Where Envoy has no cluster, the pool it was to be is as good a name for what went wrong.
-        cluster=_text(common.upstream_cluster or about["pool"].string_value),
+        cluster=_text(common.upstream_cluster) or about.get("pool", ""),
         route=_text(common.route_name),
         status=_status(response),
         flags=_flags(common.response_flags),
         first_byte_s=_seconds(common.time_to_first_upstream_rx_byte) if has_first_byte else None,
         total_s=total_s,
-        tier=_text(about["tier"].string_value),
-        scenario=_text(about["scenario"].string_value),
-        request_class=_text(about["class"].string_value),
-        tenant=_text(about["tenant"].string_value),
-        params=_text(about["params"].string_value),
-        length=_text(about["length"].string_value),
-        fallback=_text(about["fallback"].string_value),
-        probe=bool(about["probe"].string_value),
+        tier=about.get("tier", ""),
+        scenario=about.get("scenario", ""),
+        request_class=about.get("class", ""),
+        tenant=about.get("tenant", ""),
+        params=about.get("params", ""),
+        length=about.get("length", ""),
+        fallback=about.get("fallback", ""),
+        probe=bool(about.get("probe")),
         orca=orca.report(load) if load else {},
     )
+
+
+def _about(raw: bytes) -> tuple[dict[str, str], bytes]:
+    """What the decision said of itself, and the engine's load report. Not remembered: Envoy writes the fields of
+    equal decisions in another order each time."""
+    fields = pb.Strings.FromString(raw).fields
+    load = fields[ORCA_KEY].string_value
+    return {name: _text(value.string_value) for name, value in fields.items()}, load
 
 
 def _total_s(common: pb.AccessLogCommon) -> float | None:

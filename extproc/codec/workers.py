@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +22,9 @@ SOCKET = "workers.sock"
 
 MAX_MESSAGE_BYTES = 64 << 20
 """A snapshot's settings, a batch's audit records."""
+
+MAX_KNOWN_DELTAS = 4096
+"""Different ones read once, where they come again."""
 
 
 class SnapshotTold(Struct, frozen=True):
@@ -54,11 +58,13 @@ class Applied(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """`audit`: JSON lines with their breaks."""
+    """`audit`: JSON lines with their breaks. `again`: of `delta_bytes`. `seconds` that decisions took."""
 
     number: int
     delta: Delta
     audit: tuple[bytes, ...]
+    again: tuple[bytes, ...] = ()
+    seconds: tuple[float, ...] = ()
 
 
 def told(message: SnapshotTold | Taken) -> bytes:
@@ -103,14 +109,36 @@ def _batch(message: Batch) -> pb.Batch:
     delta = message.delta
     return pb.Batch(
         number=message.number,
-        counted=[pb.Counted(family=each.family, labels=each.labels, count=each.count) for each in delta.counted],
-        observed=[
-            pb.Observed(family=each.family, labels=each.labels, counts=each.counts, total=each.total)
-            for each in delta.observed
-        ],
+        counted=_counted(delta),
+        observed=_observed(delta),
         open=delta.open,
         audit=message.audit,
+        again=message.again,
+        seconds=message.seconds,
     )
+
+
+def _counted(delta: Delta) -> list[pb.Counted]:
+    return [pb.Counted(family=each.family, labels=each.labels, count=each.count) for each in delta.counted]
+
+
+def _observed(delta: Delta) -> list[pb.Observed]:
+    return [
+        pb.Observed(family=each.family, labels=each.labels, counts=each.counts, total=each.total)
+        for each in delta.observed
+    ]
+
+
+def delta_bytes(delta: Delta) -> bytes:
+    """Without its open streams; the same bytes for an equal one."""
+    message = pb.Delta(counted=_counted(delta), observed=_observed(delta))
+    return message.SerializeToString(deterministic=True)
+
+
+@lru_cache(MAX_KNOWN_DELTAS)
+def read_delta(data: bytes) -> Delta:
+    """ValueError for anything else. Mostly the same value for the same bytes."""
+    return _delta(_parsed(pb.Delta, data), 0)
 
 
 def read_said(data: bytes) -> Hello | Applied | Batch:
@@ -123,14 +151,15 @@ def read_said(data: bytes) -> Hello | Applied | Batch:
         return Applied(message.applied.generation, message.applied.error)
     if kind == "batch":
         found = message.batch
-        return Batch(found.number, _delta(found), _lines(found.audit))
+        delta = _delta(found, found.open)
+        return Batch(found.number, delta, _lines(found.audit), tuple(found.again), tuple(found.seconds))
     raise ValueError("a message that says nothing")
 
 
-def _delta(batch: pb.Batch) -> Delta:
-    counted = [Counted(each.family, tuple(each.labels), each.count) for each in batch.counted]
-    seen = [Observed(each.family, tuple(each.labels), tuple(each.counts), each.total) for each in batch.observed]
-    return Delta(tuple(counted), tuple(seen), batch.open)
+def _delta(found: pb.Batch | pb.Delta, streams: int) -> Delta:
+    counted = [Counted(each.family, tuple(each.labels), each.count) for each in found.counted]
+    seen = [Observed(each.family, tuple(each.labels), tuple(each.counts), each.total) for each in found.observed]
+    return Delta(tuple(counted), tuple(seen), streams)
 
 
 def _lines(audit: Iterable[bytes]) -> tuple[bytes, ...]:

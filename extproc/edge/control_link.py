@@ -1,8 +1,9 @@
 """A worker's connection to the control process: snapshots come, what was recorded goes.
 
 What was recorded leaves before its answer does: a worker that is killed loses nothing but its requests in flight.
-A batch is kept until it is taken. While the control process is away, or takes nothing, counts stay here, and audit
-records go to files of the worker's own, which the control process adds to its own when it is back.
+What equal decisions add is put into bytes once. A batch is kept until it is taken. While the control process is
+away, or takes nothing, counts stay here, and audit records go to files of the worker's own, which the control
+process adds to its own when it is back.
 """
 
 from __future__ import annotations
@@ -24,15 +25,24 @@ from extproc.codec.workers import (
     Hello,
     SnapshotTold,
     Taken,
+    delta_bytes,
+    read_delta,
     read_told,
     said,
 )
-from extproc.model.commands import RecordDecision
-from extproc.recorded import Recorded
+from extproc.model.commands import RecordDecision, RecordPass, RecordReject
+from extproc.model.values import Decision
+from extproc.recorded import EMPTY, Delta, Recorded, of_decision, of_ended
 
 log = logging.getLogger("extproc.worker")
 
 RETRY_S = 0.1
+ENDED_S = 0.01
+"""How long the end of a stream waits for a decision that it can go with."""
+
+MAX_KNOWN = 4096
+"""Different decisions that are in bytes."""
+
 SAY_EVERY_S = 1.0
 """How often the number of open streams is said where nothing else is."""
 
@@ -62,7 +72,12 @@ class ControlLink:
         self._told: SnapshotTold | None = None
         self._news = asyncio.Event()
         self._recorded = Recorded()
+        self._recorded_more = False
         self._audit: list[bytes] = []
+        self._again: list[bytes] = []
+        self._seconds: list[float] = []
+        self._known: dict[int, tuple[Decision, bytes]] = {}
+        self._ends: dict[str, bytes] = {}
         self._kept: deque[tuple[Batch, int]] = deque()  # with their bytes
         self._kept_bytes = 0
         self._full = False
@@ -71,12 +86,11 @@ class ControlLink:
         self._all_taken.set()
         self._number = 0
         self._due = False
+        self._waking: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1  # of the transport
         self._loop = asyncio.get_running_loop()
-        self.passed = self._recorded.passed
-        self.rejected = self._recorded.rejected
-        self.decision_seconds = self._recorded.decision_seconds
+        self.decision_seconds = self._seconds.append
         self.stream_opened = self._recorded.stream_opened
 
     def spill_to(self, spill: Spill) -> None:
@@ -84,19 +98,39 @@ class ControlLink:
         self._spill = spill
 
     def decided(self, record: RecordDecision) -> None:
-        self._recorded.decided(record)
+        known = self._known.get(id(record.decision))
+        self._again.append(self._learn(record) if known is None else known[1])
         self._audit += record.audit_lines
         self._due = True
+
+    def _learn(self, record: RecordDecision) -> bytes:
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        data = delta_bytes(of_decision(record))
+        self._known[id(record.decision)] = record.decision, data
+        return data
+
+    def passed(self, record: RecordPass) -> None:
+        self._recorded.passed(record)
+        self._recorded_more = True
+
+    def rejected(self, record: RecordReject) -> None:
+        self._recorded.rejected(record)
+        self._recorded_more = True
 
     def settle(self) -> None:
         if self._due:
             self._flush()
 
     def stream_ended(self, outcome: str) -> None:
-        self._recorded.stream_ended(outcome)
+        self._recorded.open -= 1
+        data = self._ends.get(outcome)
+        if data is None:
+            data = self._ends[outcome] = delta_bytes(of_ended(outcome))
+        self._again.append(data)
         if not self._due:
             self._due = True
-            self._loop.call_soon(self.settle)
+            self._waking = self._loop.call_later(ENDED_S, self.settle)
 
     async def run(self) -> None:
         """Connect, and connect again, until cancelled."""
@@ -151,12 +185,20 @@ class ControlLink:
         if transport is not None:
             transport.abort()
         for batch, _ in self._kept:
-            self._recorded.merge(batch.delta)
+            self._take_back(batch.delta, batch.again, batch.seconds)
         self._put_aside(tuple(line for batch, _ in self._kept for line in batch.audit))
         self._kept.clear()
         self._kept_bytes = 0
         self._full = False
         self._all_taken.set()
+
+    def _take_back(self, delta: Delta, again: Sequence[bytes], seconds: Sequence[float]) -> None:
+        self._recorded.merge(delta)
+        for each in again:
+            self._recorded.merge_again(read_delta(each))
+        for took in seconds:
+            self._recorded.decision_seconds(took)
+        self._recorded_more = True
 
     def heard(self, message: SnapshotTold | Taken) -> None:
         if isinstance(message, Taken):
@@ -190,6 +232,7 @@ class ControlLink:
         assert self._spill is not None, "records come after the first snapshot"
         if lost := self._spill.append(audit):
             self._recorded.dropped(lost)
+            self._recorded_more = True
 
     def _say_open(self) -> None:
         """Streams may be open for long before anything of them is recorded."""
@@ -198,12 +241,19 @@ class ControlLink:
 
     def _flush(self) -> None:
         self._due = False
-        audit, self._audit = tuple(self._audit), []
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        audit, again, seconds = tuple(self._audit), tuple(self._again), tuple(self._seconds)
+        self._audit.clear()
+        self._again.clear()
+        self._seconds.clear()
         if self._transport is None or self._full:
+            self._take_back(EMPTY, again, seconds)
             self._put_aside(audit)
             return
         self._number += 1
-        batch = Batch(self._number, self._recorded.take(), audit)
+        batch = Batch(self._number, self._more(), audit, again, seconds)
         data = said(batch)
         self._open_said = batch.delta.open
         self._kept.append((batch, len(data)))
@@ -211,6 +261,13 @@ class ControlLink:
         self._full = self._kept_bytes > MAX_KEPT_BYTES
         self._all_taken.clear()
         self._send(self._transport, data)
+
+    def _more(self) -> Delta:
+        """What is recorded beside decisions and ends, which is seldom."""
+        if not self._recorded_more:
+            return Delta((), (), self._recorded.open)
+        self._recorded_more = False
+        return self._recorded.take()
 
 
 class _Peer(asyncio.Protocol):

@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from extproc import collectors
-from extproc.recorded import Delta, Recorded
+from extproc.recorded import Recorded
 from extproc.tally import Counts
 
 
@@ -79,10 +79,6 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self.registry)
-
-    def merge(self, delta: Delta) -> int:
-        """Add what another process recorded; how many series of it are not known here."""
-        return self.recorded.merge(delta)
 
     def open_elsewhere(self, worker: str, streams: int) -> None:
         """How many streams another process has open; 0 where it is gone."""

@@ -22,6 +22,7 @@ from extproc.codec.workers import (
     Hello,
     SnapshotTold,
     Taken,
+    read_delta,
     read_said,
     told,
 )
@@ -51,6 +52,8 @@ class Listener(Protocol):
 
     def joined(self) -> None: ...
     def merge(self, delta: Delta) -> None: ...
+    def merge_again(self, delta: Delta) -> None: ...
+    def decision_seconds(self, seconds: float) -> None: ...
     def open_streams(self, worker: str, streams: int) -> None: ...
 
 
@@ -115,9 +118,18 @@ class Workers:
         elif isinstance(message, Applied):
             self._applied(worker, message)
         else:
-            self._listener.merge(message.delta)
+            self._merge(message)
             worker.keep(message)
             self._tell_open(worker.number)
+
+    def _merge(self, batch: Batch) -> None:
+        again = [read_delta(each) for each in batch.again]
+        if batch.delta.counted or batch.delta.observed:
+            self._listener.merge(batch.delta)
+        for each in again:
+            self._listener.merge_again(each)
+        for seconds in batch.seconds:
+            self._listener.decision_seconds(seconds)
 
     def _joined(self, worker: _Worker, hello: Hello) -> None:
         if worker in self._everybody or not 1 <= hello.worker <= self.count:

@@ -16,8 +16,8 @@ from extproc.parameters import Scenario
 
 log = logging.getLogger("extproc.loops.lengths")
 
-CUT = frozenset({"length", "max_tokens", "max_output_tokens", "limit"})
-"""How engines say that a limit ended the answer."""
+CUT = frozenset({"", "length", "max_tokens", "max_output_tokens", "limit"})
+"""How engines say that a limit ended the answer. One that says nothing may have been left by its client."""
 
 
 class Estimate(Struct, frozen=True):
@@ -80,14 +80,9 @@ class LengthWatch:
         return _Scenario(min(known.tokens, float(config.most)), known.samples, config.window)
 
     def record(self, sample: UsageSample) -> None:
-        """One answer. Those of a light pool, and those that failed, say nothing of the scenario."""
+        """One answer, where it tells how long the scenario's answers are."""
         known = self._scenarios.get(sample.scenario)
-        if (
-            known is None
-            or sample.pool in self._light
-            or sample.finish_reason == "error"
-            or sample.output_tokens < 0
-        ):
+        if known is None or sample.pool in self._light or not _tells(sample):
             return
         known.answers.append(Answer(sample.output_tokens, sample.finish_reason in CUT))
         known.samples += 1
@@ -102,20 +97,27 @@ class LengthWatch:
         for name, each in self._scenarios.items():
             if each.fresh and len(each.answers) >= config.min_samples:
                 each.fresh = False
-                wanted = target(each.answers, config)
-                assert wanted is not None, "there are answers"
-                each.tokens = moved(each.tokens, float(wanted), config)
+                each.tokens = moved(each.tokens, target(each.answers, each.tokens, config), config)
                 if name not in news or worth_telling(news[name], each.tokens, config):
                     news[name] = round(each.tokens)
         if news == self.told:
             return False
         self.told = news
-        self._save(msgspec.json.encode(self.estimates()))
+        self.keep()
         return True
+
+    def keep(self) -> None:
+        """Estimates and counts, as they are now."""
+        self._save(msgspec.json.encode(self.estimates()))
 
     def estimates(self) -> dict[str, Estimate]:
         """Of every scenario, also of those that are still at their start."""
         return {name: Estimate(round(each.tokens, 1), each.samples) for name, each in self._scenarios.items()}
+
+
+def _tells(sample: UsageSample) -> bool:
+    """Not where it failed, and not by counted events: one may hold several tokens, and lengths would only sink."""
+    return not sample.estimated and sample.finish_reason != "error" and sample.output_tokens >= 0
 
 
 def decode(kept: bytes | None) -> Mapping[str, Estimate]:

@@ -16,9 +16,11 @@ from bench.variants import NATIVE, NONE, OURS_FAST, OURS_TWO
 CPU = f"CPU: {OURS_FAST} / {NATIVE}"
 
 
-def one_round(sidecar_us: float | None, *, errors: int = 0, rps: float = 10) -> Round:
+def one_round(
+    sidecar_us: float | None, *, errors: int = 0, rps: float = 10, busiest_us: float | None = None
+) -> Round:
     rss = None if sidecar_us is None else 50.0
-    return Round(Load(10, errors, 10 / rps, 1.0, 2.0), errors, sidecar_us, 100.0, rss)
+    return Round(Load(10, errors, 10 / rps, 1.0, 2.0), errors, sidecar_us, busiest_us or sidecar_us, 100.0, rss)
 
 
 def measured(ours: list[float], native: list[float], *, errors: int = 0, connections: int = 1) -> Measured:
@@ -33,6 +35,20 @@ def measured(ours: list[float], native: list[float], *, errors: int = 0, connect
 
 def by_name(found: Measured) -> dict[str, Answer]:
     return {each.what: each for each in answers(found)}
+
+
+def test_two_workers_are_bounded_by_their_busiest_process() -> None:
+    """Also by the control process."""
+    found = answers(
+        Measured(
+            {
+                Case(OURS_FAST, "2 KB", 16): [one_round(300.0)],
+                Case(OURS_TWO, "2 KB", 16): [one_round(450.0, busiest_us=150.0)],
+            }
+        )
+    )
+    (answer,) = (each for each in found if each.what.startswith("requests/s with a core"))
+    assert answer.median == 2.0 and answer.limit is not None and answer.limit.met(answer.median)
 
 
 def test_ratios_are_taken_round_by_round() -> None:
@@ -53,7 +69,7 @@ def test_what_is_added_at_the_days_rate_has_a_target() -> None:
     paced = measured([120], [100], connections=16)
     for name, p99_ms in ((NONE, 3.0), (OURS_FAST, 8.5)):
         load = Load(10, 0, 1.0, 1.0, p99_ms)
-        paced.rounds[Case(name, "2 KB", 16, RATE)] = [Round(load, 0, None, 100.0, None)]
+        paced.rounds[Case(name, "2 KB", 16, RATE)] = [Round(load, 0, None, None, 100.0, None)]
     found = by_name(paced)[f"p99 added, ms, at 2,778/s: {OURS_FAST} - {NONE}"]
     assert found.median == 5.5 and found.limit == Limit(5) and not found.limit.met(found.median)
     assert "2 KB, 2,778/s" in report.text(report.Results(paced))

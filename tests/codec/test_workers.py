@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -17,6 +18,8 @@ from extproc.codec.workers import (
     Hello,
     SnapshotTold,
     Taken,
+    delta_bytes,
+    read_delta,
     read_said,
     read_told,
     said,
@@ -52,11 +55,31 @@ def unframed(data: bytes) -> bytes:
     st.one_of(
         st.builds(Hello, st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1), NUMBERS),
         st.builds(Applied, NUMBERS, st.text(st.characters(codec="utf-8"))),
-        st.builds(Batch, NUMBERS, DELTAS, st.lists(LINES).map(tuple)),
+        st.builds(
+            Batch,
+            NUMBERS,
+            DELTAS,
+            st.lists(LINES).map(tuple),
+            st.lists(st.binary()).map(tuple),
+            st.lists(st.floats(allow_nan=False)).map(tuple),
+        ),
     )
 )
 def test_what_a_worker_says(message: Hello | Applied | Batch) -> None:
     assert read_said(unframed(said(message))) == message
+
+
+@given(DELTAS)
+def test_a_delta_in_bytes(delta: Delta) -> None:
+    data = delta_bytes(delta)
+    assert read_delta(data) == msgspec.structs.replace(delta, open=0)
+    assert delta_bytes(delta) == data and read_delta(bytes(bytearray(data))) is read_delta(data)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x7fx"])
+def test_bytes_that_are_no_delta(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_delta(data)
 
 
 @given(st.one_of(st.builds(SnapshotTold, NUMBERS, st.binary(), st.binary()), st.builds(Taken, NUMBERS)))

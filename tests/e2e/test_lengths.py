@@ -18,13 +18,13 @@ CHAT = "/v1/chat/completions"
 LENGTHS = [int(each) for each in np.random.default_rng(6).lognormal(5.6, 0.35, 499)]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[tuple[Guarded, FaultyEngine]]:
+@pytest.fixture(params=[1, 2], ids=["alone", "two workers"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Guarded, FaultyEngine]]:
     running = engine(tmp_path / "engine")
     pool = {"name": "big", "engine": "vllm", "endpoints": [running.url]}
     given = {"usage": {"enabled": True}, "telemetry": {"interval_s": 0.2, "timeout_s": 0.1}}
     try:
-        with Guarded([pool], classify={"rules": RULES}, **given) as found:
+        with Guarded([pool], classify={"rules": RULES}, workers=request.param, **given) as found:
             yield found, running
     finally:
         running.stop()

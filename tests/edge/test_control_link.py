@@ -21,6 +21,7 @@ from extproc.codec.workers import (
     Hello,
     SnapshotTold,
     Taken,
+    read_delta,
     read_said,
     told,
 )
@@ -108,7 +109,7 @@ class Control:
         message = self._said.pop(0)
         if isinstance(message, Batch):
             self.batches.append(message)
-            self.counted.merge(message.delta)
+            count(self.counted, message)
         return message
 
     async def hear_until(self, found: Callable[[], object]) -> None:
@@ -182,13 +183,21 @@ def judge(link: ControlLink, number: int, size: int = 0) -> None:
     link.decision_seconds(0.25)
 
 
+def count(recorded: Recorded, batch: Batch) -> None:
+    recorded.merge(batch.delta)
+    for each in batch.again:
+        recorded.merge_again(read_delta(each))
+    for seconds in batch.seconds:
+        recorded.decision_seconds(seconds)
+
+
 def requests(recorded: Recorded) -> int:
+    recorded.spread()
     return sum(count for _, count in recorded.counts["requests"].items())
 
 
 def left(control: Control) -> int:
     """Requests that are counted in the worker and nowhere else."""
-    control.link._recorded.spread()
     return requests(control.link._recorded)
 
 
@@ -254,6 +263,33 @@ async def test_the_end_of_a_stream_is_said_soon(control: Control) -> None:
     assert dict(control.counted.buckets["decision"].items())[()].total == 0.25
     assert [each.number for each in control.batches] == [1, 2, 3]
     assert control.batches[-1].delta.open == 0
+
+
+async def test_the_end_of_a_stream_goes_with_the_next_decision(control: Control) -> None:
+    control.start()
+    await control.joined()
+    judge(control.link, 1)
+    judge(control.link, 2)
+    await control.hear_until(lambda: requests(control.counted) == 2)
+    assert [len(each.again) for each in control.batches] == [0, 1, 2]
+    assert control.batches[1].again[0] in control.batches[2].again, "equal decisions are equal bytes"
+    assert control.batches[2].seconds == (0.25,)
+    await control.hear_all()
+    assert dict(control.counted.counts["streams"].items()) == {("completed",): 2}
+
+
+async def test_many_different_decisions_are_known_only_so_long(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_link, "MAX_KNOWN", 3)
+    control.start()
+    await control.joined()
+    for _ in range(20):
+        control.link.decided(decision())
+        control.link.settle()
+    assert len(control.link._known) <= 3
+    await control.hear_all()
+    assert requests(control.counted) == 20
 
 
 async def test_streams_that_only_are_open_are_said_too(control: Control) -> None:

@@ -171,7 +171,7 @@ def test_what_other_processes_recorded_is_added(metrics: Metrics) -> None:
         recorded.decision_seconds(0.25)
         recorded.stream_opened()
         recorded.stream_ended("completed")
-    assert metrics.merge(elsewhere.take()) == 0
+    assert metrics.recorded.merge(elsewhere.take()) == 0
     labels = {"dialect": "openai_chat", "tier": "strict", "class": "best-effort"}
     assert value(metrics, "llm_requests_total", **labels) == 2
     assert value(metrics, "llm_decision_seconds_sum") == 0.5
@@ -191,7 +191,7 @@ def test_records_lost_elsewhere_are_dropped_ones(metrics: Metrics) -> None:
     metrics.watch_audit(Audit(written=5, dropped=2, failures=1, pending=3))
     elsewhere = Recorded()
     elsewhere.dropped(7)
-    metrics.merge(elsewhere.take())
+    metrics.recorded.merge(elsewhere.take())
     assert value(metrics, "llm_audit_records_total", result="dropped") == 9
 
 

@@ -22,6 +22,7 @@ from extproc.codec.workers import (
     Hello,
     SnapshotTold,
     Taken,
+    delta_bytes,
     read_told,
     said,
 )
@@ -59,6 +60,7 @@ class Audit:
 class Listener:
     def __init__(self) -> None:
         self.counted = 0
+        self.seconds = 0.0
         self.joins = 0
         self.open: dict[str, int] = {}
 
@@ -67,6 +69,12 @@ class Listener:
 
     def merge(self, delta: Delta) -> None:
         self.counted += sum(each.count for each in delta.counted)
+
+    def merge_again(self, delta: Delta) -> None:
+        self.counted += sum(each.count for each in delta.counted)
+
+    def decision_seconds(self, seconds: float) -> None:
+        self.seconds += seconds
 
     def open_streams(self, worker: str, streams: int) -> None:
         self.open[worker] = streams
@@ -233,6 +241,25 @@ async def test_garbage_ends_its_connection_alone(control: Control, garbage: byte
     assert await other.told() == Taken(1)
     assert control.listener.counted == (8 if known else 1)
     assert control.workers.ready == 1
+
+
+async def test_what_decisions_add_is_counted_each_time(control: Control) -> None:
+    peer = control.peer()
+    await peer.hello(1)
+    adds = delta_bytes(Delta((Counted("passed", ("why",), 2),), (), 0))
+    nothing = Delta((), (), 1)
+    peer.say(Batch(1, nothing, (), (adds, adds), (0.25, 0.5)), Batch(2, nothing, (), (adds,)))
+    await until(lambda: control.listener.counted == 6)
+    assert control.listener.seconds == 0.75
+
+
+async def test_a_batch_with_garbage_in_it_counts_nothing(control: Control) -> None:
+    peer = control.peer()
+    await peer.hello(1)
+    adds = delta_bytes(Delta((Counted("passed", ("why",), 2),), (), 0))
+    peer.say(Batch(1, Delta((Counted("passed", ("why",), 1),), (), 0), (), (adds, b"\xff\xff"), (1.0,)))
+    assert await peer.closed()
+    assert (control.listener.counted, control.listener.seconds) == (0, 0.0)
 
 
 async def test_one_that_comes_and_says_nothing(control: Control) -> None:

@@ -61,18 +61,30 @@ class Applied(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("number", "counted", "observed", "open", "audit")
+    __slots__ = ("number", "counted", "observed", "open", "audit", "again", "seconds")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     COUNTED_FIELD_NUMBER: _ClassVar[int]
     OBSERVED_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
     number: int
     counted: _containers.RepeatedCompositeFieldContainer[Counted]
     observed: _containers.RepeatedCompositeFieldContainer[Observed]
     open: int
     audit: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, number: _Optional[int] = ..., counted: _Optional[_Iterable[_Union[Counted, _Mapping]]] = ..., observed: _Optional[_Iterable[_Union[Observed, _Mapping]]] = ..., open: _Optional[int] = ..., audit: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    again: _containers.RepeatedScalarFieldContainer[bytes]
+    seconds: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, number: _Optional[int] = ..., counted: _Optional[_Iterable[_Union[Counted, _Mapping]]] = ..., observed: _Optional[_Iterable[_Union[Observed, _Mapping]]] = ..., open: _Optional[int] = ..., audit: _Optional[_Iterable[bytes]] = ..., again: _Optional[_Iterable[bytes]] = ..., seconds: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Delta(_message.Message):
+    __slots__ = ("counted", "observed")
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
+    OBSERVED_FIELD_NUMBER: _ClassVar[int]
+    counted: _containers.RepeatedCompositeFieldContainer[Counted]
+    observed: _containers.RepeatedCompositeFieldContainer[Observed]
+    def __init__(self, counted: _Optional[_Iterable[_Union[Counted, _Mapping]]] = ..., observed: _Optional[_Iterable[_Union[Observed, _Mapping]]] = ...) -> None: ...
 
 class Counted(_message.Message):
     __slots__ = ("family", "labels", "count")
