@@ -1,10 +1,10 @@
 """A table of n-grams, a squeezed sum, a linear layer: the intent model in float32, and how it is fitted.
 
 Minibatches with Adam on a cross-entropy over fine labels. What keeps it from learning texts by heart: n-grams left
-out at random (a text is then told by any part of it, typos included), dimensions left out at random, and a little of
-each target given to all labels. Only rows of the table that stand in a batch are touched. The rejected alternatives:
-a weight per n-gram and label (one-vs-rest, hinge or logistic) is as accurate, eight times as large and as slow;
-a second hidden layer gains nothing.
+out at random (a text is then told by any part of it, typos included), dimensions left out at random, and a little
+of each target given to all labels. Only rows of the table that stand in a batch are touched. The rejected
+alternatives: a weight per n-gram and label (one-vs-rest, hinge or logistic) is as accurate, eight times as large
+and as slow; a second hidden layer gains nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ Progress = Callable[[int, int], None]
 
 class Recipe(Struct, frozen=True):
     """`dimensions` of the table; `drop` and `drop_hidden`: shares left out; `smooth`: share of a target that all
-    labels get; `source_weight`: a row of a source of n rows counts n to this power.
+    labels get; `source_weight`: a row of a source of n rows counts n to this power; `leans`: of texts
+    without Chinese characters, and with them, added to the log-odds of strict against the rest; `own_share`: of the
+    weight, where a model is adapted to rows of one's own; `table_rate`: how much slower the table learns.
     """
 
-    dimensions: int = 64
+    dimensions: int = 96
     bits: int = 16
     latin: tuple[int, ...] = (3, 5)
     han: tuple[int, ...] = (1, 2, 3)
@@ -38,6 +40,13 @@ class Recipe(Struct, frozen=True):
     drop_hidden: float = 0.2
     smooth: float = 0.1
     source_weight: float = -0.3
+    leans: tuple[float, float] = (-0.4, 0.0)
+    own_share: float = 0.5
+    table_rate: float = 1.0
+
+
+ADAPTING = Recipe(epochs=20, rate=0.003, batch=64, table_rate=1.0)
+"""To a few hundred rows, from weights that know more."""
 
 
 class Network:
@@ -64,7 +73,8 @@ class Network:
 
 
 def matrix(texts: Sequence[str], how: Hashing) -> Any:
-    """(n, 2^bits) CSR float32: the n-grams of each text, as often as they stand there, over the root of their number."""
+    """(n, 2^bits) CSR float32: the n-grams of each text, as often as they stand there, over the root of their
+    number."""
     found = [np.sort(rows(text, how)[0]).astype(np.int32) for text in texts]
     counts = np.array([len(each) for each in found], np.int64)
     weight = (1 / np.sqrt(np.maximum(counts, 1))).astype(np.float32)
@@ -100,11 +110,8 @@ def fit(
     *,
     random: np.random.Generator,
     progress: Progress = lambda done, total: None,
-    table_rate: float = 1.0,
 ) -> None:
-    """Change the network in place. `targets` (n,) label numbers, `weights` (n,) around 1; `table_rate`: how much
-    slower the table learns than the layers.
-    """
+    """Change the network in place. `targets` (n,) label numbers, `weights` (n,) around 1."""
     count = texts.shape[0]
     total = recipe.epochs * -(-count // recipe.batch)
     table, layers = _Adam(network.table), [_Adam(network.layer), _Adam(network.offset), _Adam(network.bias)]
@@ -114,27 +121,32 @@ def fit(
         for start in range(0, count, recipe.batch):
             chosen = order[start : start + recipe.batch]
             rate = recipe.rate * (1 - done / total)
-            slopes = _slopes(network, texts[chosen], targets[chosen], weights[chosen], recipe, random)
-            table.step(slopes[0], rate * table_rate, slopes[1])
+            batch = _Batch(texts[chosen], targets[chosen], weights[chosen])
+            slopes = _slopes(network, batch, recipe, random)
+            table.step(slopes[0], rate * recipe.table_rate, slopes[1])
             for layer, slope in zip(layers, slopes[2:], strict=True):
                 layer.step(slope, rate)
             done += 1
             progress(done, total)
 
 
-def _slopes(
-    network: Network, texts: Any, targets: Any, weights: Any, recipe: Recipe, random: np.random.Generator
-) -> tuple[Any, ...]:
+class _Batch(Struct, frozen=True):
+    texts: Any
+    targets: Any
+    weights: Any
+
+
+def _slopes(network: Network, batch: _Batch, recipe: Recipe, random: np.random.Generator) -> tuple[Any, ...]:
     """Of the mean loss of a batch: table rows and which they are, layer, offset, bias."""
-    size, labels = len(targets), len(network.offset)
-    seen, columns = _thinned(texts, recipe.drop, random)
+    size, labels = len(batch.targets), len(network.offset)
+    seen, columns = _thinned(batch.texts, recipe.drop, random)
     hidden = np.tanh(seen @ network.table[columns] + network.bias)
     mask = (random.random(hidden.shape, np.float32) >= recipe.drop_hidden) / np.float32(1 - recipe.drop_hidden)
     kept = hidden * mask
     slope = softmax(kept @ network.layer + network.offset)
     slope -= np.float32(recipe.smooth / labels)
-    slope[np.arange(size), targets] -= np.float32(1 - recipe.smooth)
-    slope *= (weights / size)[:, None]
+    slope[np.arange(size), batch.targets] -= np.float32(1 - recipe.smooth)
+    slope *= (batch.weights / size)[:, None]
     back = (slope @ network.layer.T) * mask * (1 - hidden * hidden)
     return seen.T @ back, columns, kept.T @ slope, slope.sum(axis=0), back.sum(axis=0)
 

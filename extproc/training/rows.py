@@ -39,12 +39,17 @@ def is_chinese(text: str) -> bool:
     return any(ord(char) >= HAN and ord(char) < 0x10000 for char in text)
 
 
+DROP = "drop"
+"""In a tier's place: rows of that label are left out."""
+
+
 class Meaning(Struct, frozen=True):
     """One line of the labels file. `scenario` "" = none, `tier` None = as the row says."""
 
     pattern: str
     scenario: str
     tier: Tier | None
+    dropped: bool = False
 
 
 class LabelMap:
@@ -56,12 +61,21 @@ class LabelMap:
     def __init__(self, meanings: Iterable[Meaning], scenarios: Mapping[str, Tier]) -> None:
         self._meanings = tuple(meanings)
         self._scenarios = scenarios
+        self._known: dict[tuple[str, str], Label | None] = {}
 
-    def label(self, name: str, said: str = "") -> Label:
-        """`said`: the row's own scenario or tier, "" = none; the labels file overrules it. ValueError where nothing
-        tells the tier, or scenario and tier contradict each other.
+    def label(self, name: str, said: str = "") -> Label | None:
+        """`said`: the row's own scenario or tier, "" = none; the labels file overrules it. None = to be left out.
+        ValueError where nothing tells the tier, or scenario and tier contradict each other.
         """
+        key = name, said
+        if key not in self._known:
+            self._known[key] = self._label(name, said)
+        return self._known[key]
+
+    def _label(self, name: str, said: str) -> Label | None:
         meaning = next((each for each in self._meanings if fnmatchcase(name, each.pattern)), None)
+        if meaning is not None and meaning.dropped:
+            return None
         if meaning is not None:
             said = meaning.scenario or (meaning.tier or said)
         scenario = said if said in self._scenarios else ""
@@ -88,10 +102,11 @@ def meanings(text: str, name: str) -> tuple[Meaning, ...]:
         if not line.strip() or line.startswith("#"):
             continue
         pattern, scenario, tier, *more = (*(cell.strip() for cell in line.split("\t")), "", "")
-        if any(more) or tier not in ("", *Tier):
-            problems.append(Problem(f"{name}.{number}", "allowed: label, scenario, tier (strict, normal, creative)"))
+        if any(more) or tier not in ("", DROP, *Tier):
+            allowed = ", ".join((*Tier, DROP))
+            problems.append(Problem(f"{name}.{number}", f"allowed: label, scenario, tier ({allowed})"))
         else:
-            found.append(Meaning(pattern, scenario, Tier(tier) if tier else None))
+            found.append(Meaning(pattern, scenario, _tier(tier), tier == DROP))
     if problems:
         raise ConfigError(tuple(problems))
     return tuple(found)
@@ -114,7 +129,8 @@ def read(path: Path, labels: LabelMap) -> list[Row]:
         if not any(cell.strip() for cell in cells):
             continue
         try:
-            found.append(_row(dict(zip(columns, cells, strict=False)), path.stem, labels))
+            row = _row(dict(zip(columns, cells, strict=False)), path.stem, labels)
+            found += [] if row is None else [row]
         except ValueError as error:
             problems.append(Problem(f"{path}.{number}", str(error)))
     if problems:
@@ -122,11 +138,11 @@ def read(path: Path, labels: LabelMap) -> list[Row]:
     return found
 
 
-def _row(cells: Mapping[str, str], stem: str, labels: LabelMap) -> Row:
+def _row(cells: Mapping[str, str], stem: str, labels: LabelMap) -> Row | None:
     said = (cells.get("scenario") or cells.get("tier") or "").strip()
     source = cells.get("source", "").strip() or stem
     text = cells.get("text", "").strip()
     if not text:
         raise ValueError("no text")
     label = labels.label(f"{source}:{cells.get('label', '').strip() or said}", said)
-    return Row(text, label, source, cells.get("licence", "").strip())
+    return None if label is None else Row(text, label, source, cells.get("licence", "").strip())

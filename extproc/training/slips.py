@@ -1,21 +1,25 @@
-"""How people type: greetings before and after, capitals, letters left out or swapped, characters that sound alike."""
+"""How people type: greetings, capitals, letters left out or swapped, characters that sound alike."""
 
 from __future__ import annotations
 
 import random
 
 BEFORE_ZH = (
-    "请问 请问 你好 你好， 您好， 我想问下 我想问一下， 请问一下 那个 麻烦问下 客服 亲， 在吗， 急！ 想咨询一下 帮我看看 "
-    "你们 哈喽， 老师好，"
-).split()
-AFTER_ZH = "？ ？ ? ？ 。 啊 呢 吗 ！ 呀 ，谢谢 ，急 怎么办 ？？ ... 啊？ 了 ! 吧".split()
+    *("请问", "请问", "你好", "你好，", "您好，", "我想问下", "我想问一下，", "请问一下", "那个", "麻烦问下"),
+    *("客服", "亲，", "在吗，", "急！", "想咨询一下", "帮我看看", "你们", "哈喽，", "老师好，"),
+)
+AFTER_ZH = (
+    *("？", "？", "?", "？", "。", "啊", "呢", "吗", "！", "呀", "，谢谢", "，急", "怎么办", "？？", "..."),
+    *("啊？", "了", "!", "吧"),
+)
 BEFORE_EN = ("hi, ", "hello ", "please ", "hey ", "hi ", "um ", "excuse me, ", "quick question: ", "so ", "ok ")
 AFTER_EN = ("?", ".", "!", " please", " thanks", "?", "???", " thank you", "...", " asap")
 
 ALIKE_ZH = (
-    ("账", "帐"), ("登录", "登陆"), ("贷", "代"), ("呗", "贝"), ("逾期", "预期"), ("额度", "额渡"), ("可以", "可已"),
-    ("花呗", "花贝"), ("退款", "退钱"), ("怎么", "怎莫"), ("为什么", "为甚么"), ("的", "得"), ("在", "再"), ("哪", "那"),
-)  # fmt: skip
+    *(("账", "帐"), ("登录", "登陆"), ("贷", "代"), ("呗", "贝"), ("逾期", "预期"), ("额度", "额渡")),
+    *(("可以", "可已"), ("花呗", "花贝"), ("退款", "退钱"), ("怎么", "怎莫"), ("为什么", "为甚么")),
+    *(("的", "得"), ("在", "再"), ("哪", "那")),
+)
 
 BEFORE, AFTER = 0.3, 0.45
 ALIKE, LOST, SWAPPED, UNQUOTED = 0.06, 0.04, 0.03, 0.1

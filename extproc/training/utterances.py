@@ -31,6 +31,8 @@ def _of_file(patterns: Patterns, name: str, labels: LabelMap, seed: int) -> list
     found = []
     for number, pattern in enumerate(patterns.patterns):
         label = labels.label(f"{SOURCE}:{pattern.label}")
+        if label is None:
+            continue
         chance = random.Random(f"{seed}:{pattern.text}")
         texts = dict.fromkeys(
             _typed(spelled(pattern, patterns.slots, chance), chance) for _ in range(PER_PATTERN[label.tier])

@@ -1,10 +1,10 @@
 """Text as a handful of numbers: which rows of a table its character n-grams point at.
 
-Letters fold to small ones, digits to one 0, everything that is neither to a blank; then every window of k characters
-is hashed to a row. Nothing is split into words, so Chinese needs no tokenizer, and a typo costs a few windows only.
-All orders are hashed by one product of the windows with random odd numbers modulo 2^64, of which the upper bits count
-(Dietzfelbinger's multiply-shift). The rejected alternatives: n-grams in Python cost a millisecond, a rolling hash per
-order five times as many calls of numpy, each a microsecond.
+Letters fold to small ones, digits to one 0, everything that is neither to a blank; then every window of k
+characters is hashed to a row. Nothing is split into words, so Chinese needs no tokenizer, and a typo costs a few
+windows only. All orders are hashed by one product of the windows with random odd numbers modulo 2^64, of which the
+upper bits count (Dietzfelbinger's multiply-shift). The rejected alternatives: n-grams in Python cost a millisecond,
+a rolling hash per order five times as many calls of numpy, each a microsecond.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def hashing(*, latin: tuple[int, ...], han: tuple[int, ...], bits: int, seed: in
     random = np.random.default_rng(seed)
     width = max(*latin, *han)
     columns = {order: _column(order, width, random) for order in sorted({*latin, *han})}
-    stacked = (np.stack([columns[order] for order in orders], axis=1) for orders in (latin, han))
-    return Hashing(fold_table(), *stacked, bits)
+    stacked = [np.stack([columns[order] for order in orders], axis=1) for orders in (latin, han)]
+    return Hashing(fold_table(), stacked[0], stacked[1], bits)
 
 
 def _column(order: int, width: int, random: np.random.Generator) -> Any:

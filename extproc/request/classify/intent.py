@@ -1,8 +1,9 @@
 """What the text is about, by the intent model: the classifier after label and rules.
 
 Its work is bounded (features.MOST_CHARS), and the deadline is looked at all the same: a process that is denied the
-processor answers late whatever it computes. The clock is the shell's: it hands one in, and nothing here knows which.
-What becomes of texts it is unsure about is the shell's as well (`unsure`), and nothing unless a config allows it.
+processor answers late whatever it computes. The clock is the shell's: it hands one in, and nothing here knows
+which. What becomes of texts it is unsure about is the shell's as well (`unsure`), and nothing unless a config
+allows it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import floor
 
-from extproc.model.names import Tier
+from extproc.model.names import LATE, Tier
 from extproc.model.values import Caller, Classification
 from extproc.parameters import Scenario
 from extproc.request.classify.weights import Reader, Weights
 from extproc.snapshot import HasText
 
 SOURCE = "intent"
-LATE = "deadline"
 STEPS = 100
 """Confidences are told in hundredths, rounded down: what follows from equal verdicts is remembered."""
 
@@ -33,9 +33,9 @@ def nobody(text: str, verdict: Classification) -> None:
 
 
 class Intent:
-    """A classifier over weights. A scenario has the tier the configuration gives it; one that the configuration does
-    not know leaves the tier alone. `timer`: seconds of any clock. `unsure` is told each text and its likely verdict
-    where the confidence is below `min_confidence`.
+    """A classifier over weights. A scenario has the tier the configuration gives it; one that the configuration
+    does not know leaves the tier alone. `timer`: seconds of any clock. `unsure` is told each text and its likely
+    verdict where the confidence is below `min_confidence`.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Intent:
         for (tier, _), probability in zip(self._means, probabilities, strict=True):
             tiers[tier] += probability
         best = max(tiers, key=tiers.__getitem__)
-        among = {}
+        among: dict[str, float] = {}
         for (tier, scenario), probability in zip(self._means, probabilities, strict=True):
             if tier is best:
                 among[scenario] = among.get(scenario, 0.0) + probability
