@@ -5,12 +5,12 @@ They are payload: no other file of the sidecar holds any. A file per process tha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from extproc.edge.audit_file import AuditFile
 from extproc.model.values import Classification
@@ -55,11 +55,9 @@ class UnsureTexts:
 
 
 def line(record: Text) -> bytes:
-    """JSON with its break. A lone surrogate, which JSON can spell and UTF-8 cannot, stays spelled."""
-    try:
-        return msgspec.json.encode(record) + b"\n"
-    except UnicodeEncodeError:
-        return json.dumps(msgspec.to_builtins(record)).encode() + b"\n"
+    """JSON with its break; a question mark for each lone surrogate: JSON can spell one, UTF-8 cannot."""
+    text = record.text.encode("utf-8", "replace").decode()
+    return msgspec.json.encode(replace(record, text=text)) + b"\n"
 
 
 def read(state_dir: Path) -> list[Text]:

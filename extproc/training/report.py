@@ -18,11 +18,11 @@ NARROW = 2000
 
 def told(parts: Sequence[Part]) -> Table:
     """One line per language and source: the most likely tier, and the tier after the fallback."""
-    table = Table(title="tiers: recall / precision, most likely | after the fallback to the default")
-    for column in ("language", "source"):
-        table.add_column(column)
-    for column in ("rows", "accuracy", *(tier.value for tier in TIERS), "ECE", "coverage", "accuracy", "strict"):
-        table.add_column(column, justify="right")
+    table = Table(title="most likely tier, recall/precision in %; after: with the fallback to the default")
+    for column in ("", "source"):
+        table.add_column(column, no_wrap=True)
+    for column in ("rows", "right", *(tier.value for tier in TIERS), "ECE", "sure", "after", "strict"):
+        table.add_column(column, justify="right", no_wrap=True)
     for part in parts:
         table.add_row(part.language, part.source or "all", *_cells(part.likely), *_cells_after(part.after))
     return table
@@ -31,25 +31,25 @@ def told(parts: Sequence[Part]) -> Table:
 def _cells(found: Figures) -> list[str]:
     return [
         f"{found.rows:,}",
-        f"{100 * found.accuracy:.2f} %",
+        f"{100 * found.accuracy:.2f}",
         *(_pair(each) for each in found.classes),
         "-" if found.ece is None else f"{found.ece:.3f}",
-        "-" if found.coverage is None else f"{100 * found.coverage:.1f} %",
+        "-" if found.coverage is None else f"{100 * found.coverage:.1f}",
     ]
 
 
 def _cells_after(found: Figures) -> list[str]:
-    return [f"{100 * found.accuracy:.2f} %", _pair(found.of("strict"))]
+    return [f"{100 * found.accuracy:.2f}", _pair(found.of("strict"))]
 
 
 def _pair(found: OfClass) -> str:
     if not found.rows:
         return "-"
-    return f"{_share(found.recall)} / {_share(found.precision)}"
+    return f"{_share(found.recall)}/{_share(found.precision)}"
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def by_licence(found: Iterable[tuple[str, Figures]]) -> Table:

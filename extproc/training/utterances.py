@@ -12,7 +12,7 @@ from extproc.training.rows import OPEN, LabelMap, Row, is_chinese
 from extproc.training.slips import typed
 
 SOURCE: Final = "utterances"
-FILES: Final = ("zh_strict.txt", "zh_open.txt", "en.txt")
+FILES: Final = ("zh_strict.txt", "zh_shop.txt", "zh_open.txt", "en.txt", "en_shop.txt", "en_open.txt")
 
 PER_PATTERN: Final = {Tier.STRICT: 25, Tier.NORMAL: 80, Tier.CREATIVE: 60}
 """Texts of a pattern: strict ones are written out, the others live on their slots."""
@@ -20,15 +20,15 @@ PER_PATTERN: Final = {Tier.STRICT: 25, Tier.NORMAL: 80, Tier.CREATIVE: 60}
 
 def rows(labels: LabelMap, *, seed: int) -> list[Row]:
     """Each row's `group` is its pattern: texts of one pattern never stand on both sides of a split."""
-    return [row for name in FILES for row in _of_file(_shipped(name), name, labels, seed)]
+    return [row for name in FILES for row in _of_file(shipped(name), name, labels, seed)]
 
 
-def _shipped(name: str) -> Patterns:
+def shipped(name: str) -> Patterns:
     return read(resources.files("extproc.training").joinpath("data", name).read_text(encoding="utf-8"), name)
 
 
 def _of_file(patterns: Patterns, name: str, labels: LabelMap, seed: int) -> list[Row]:
-    found = []
+    found, stem = [], name.partition(".")[0]
     for number, pattern in enumerate(patterns.patterns):
         label = labels.label(f"{SOURCE}:{pattern.label}")
         if label is None:
@@ -37,7 +37,7 @@ def _of_file(patterns: Patterns, name: str, labels: LabelMap, seed: int) -> list
         texts = dict.fromkeys(
             _typed(spelled(pattern, patterns.slots, chance), chance) for _ in range(PER_PATTERN[label.tier])
         )
-        found += [Row(text, label, SOURCE, OPEN, f"{name}:{number}") for text in texts]
+        found += [Row(text, label, f"{SOURCE}-{stem}", OPEN, f"{stem}:{number}") for text in texts]
     return found
 
 
