@@ -23,10 +23,11 @@ Progress = Callable[[int, int], None]
 
 
 class Recipe(Struct, frozen=True):
-    """`dimensions` of the table; `averaged`: of so many last epochs; `drop` and `drop_hidden`: shares left out; `smooth`: share of a target that all
-    labels get; `source_weight`: a row of a source of n rows counts n to this power; `leans`: of texts
-    without Chinese characters, and with them, added to the log-odds of strict against the rest; `own_share`: of the
-    weight, where a model is adapted to rows of one's own; `table_rate`: how much slower the table learns.
+    """`dimensions` of the table; `averaged`: of so many last epochs; `drop` and `drop_hidden`: shares left out;
+    `smooth`: share of a target that all labels get; `source_weight`: a row of a source of n rows counts n to this
+    power; `leans`: of texts without Chinese characters, and with them, added to the log-odds of strict against the
+    rest; `own_share`: of the weight, where a model is adapted to rows of one's own; `table_rate`: how much slower
+    the table learns.
     """
 
     dimensions: int = 96
@@ -139,15 +140,15 @@ def fit(
 
 
 class _Average:
-    """The mean of the last epochs' weights: flatter, and so better at texts nobody has seen (Izmailov et al. 2018)."""
+    """The mean of the last epochs' weights, which is better at texts nobody has seen (Izmailov et al. 2018)."""
 
     def __init__(self, network: Network) -> None:
         self._sums = [np.zeros_like(each) for each in network.arrays()]
         self._count = 0
 
     def add(self, network: Network) -> None:
-        for total, each in zip(self._sums, network.arrays(), strict=True):
-            total += each
+        for number, each in enumerate(network.arrays()):
+            self._sums[number] += each
         self._count += 1
 
     def into(self, network: Network) -> None:
