@@ -28,6 +28,7 @@ TOP = 0x10000
 BLANK, DIGIT, MONEY = " ", "0", "$"
 
 _DIGITS = re.compile(r"\d+")
+_LETTER = re.compile("[a-zA-Z0-9]")
 
 _SIMPLIFIED = str.maketrans(
     "單訂錢款貨運費帳賬戶號碼轉貸還銀餘額領繳嗎麼為這個們會給請問幫買賣價紙寫詩詞語標題點裡裏誰說話聽看電視機開關網絡線圖書學習會話國際時間現後對錯廣"
@@ -62,13 +63,14 @@ def rows(text: str, how: Hashing) -> tuple[Any, bool]:
     width = how.latin.shape[0]
     padded = f" {text}{' ' * width}".encode("utf-32-le", "surrogatepass")
     folded = how.fold.take(np.frombuffer(padded, np.uint32), mode="clip")
-    highest = int(folded.max())
+    # Plain letters are told without looking at all of them.
+    highest = ord("a") if text.isascii() and _LETTER.search(text) else int(folded.max())
     if highest == ord(BLANK):
         return np.zeros(0, np.intp), False
     windows = np.ndarray((len(text) + 1, width), np.uint64, folded, 0, (8, 8))
     chinese = highest >= HAN
     hashed = windows @ (how.han if chinese else how.latin)
-    return (hashed >> np.uint64(64 - how.bits)).ravel().astype(np.intp), chinese
+    return (hashed >> np.uint64(64 - how.bits)).ravel().view(np.intp), chinese
 
 
 def fold_table() -> Any:

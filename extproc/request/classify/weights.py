@@ -21,11 +21,15 @@ import numpy as np
 from msgspec import Struct
 
 from extproc.model.names import Tier
-from extproc.request.classify.features import TOP, Hashing, rows
+from extproc.request.classify.features import MOST_CHARS, TOP, Hashing, rows
 
 FORMAT = 1
 
 MAX_FILE_BYTES = 64 << 20
+
+MOST_ORDERS = 4
+MOST_ROWS = (MOST_CHARS + 4) * MOST_ORDERS
+"""Of one text."""
 
 STAMP = (1980, 1, 1, 0, 0, 0)
 """Of every member of the file: equal weights are equal bytes."""
@@ -68,7 +72,7 @@ class Weights(Struct, frozen=True):
 
 
 class Reader:
-    """Weights ready to be asked. Not to be changed; any thread."""
+    """Weights ready to be asked, by one thread at a time: the memory to compute in is kept."""
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
@@ -81,7 +85,9 @@ class Reader:
             weights.offset * scale + np.float32(lean) * strict
             for scale, lean in zip(scales, weights.leans, strict=True)
         ]
-        self._ones = np.ones(1 << 13, np.float32)
+        self._ones = np.ones(MOST_ROWS, np.float32)
+        self._gathered = np.empty((MOST_ROWS, weights.table.shape[1]), np.int8)
+        self._widened = np.empty((MOST_ROWS, weights.table.shape[1]), np.float32)
 
     def logits(self, text: str) -> tuple[Any, bool] | None:
         """(c,) float32 after temperature and lean, and whether the text is Chinese; None for a text without
@@ -91,9 +97,11 @@ class Reader:
         count = len(found)
         if not count:
             return None
+        weights.table.take(found, axis=0, out=self._gathered[:count], mode="clip")
         # float32, so that the sum is one call of BLAS: added as int8, it takes twice the time.
-        gathered = weights.table.take(found, axis=0, mode="clip").astype(np.float32)
-        summed = self._ones[:count] @ gathered
+        widened = self._widened[:count]
+        widened[...] = self._gathered[:count]
+        summed = self._ones[:count] @ widened
         hidden = np.tanh(summed * np.float32(weights.scale / count**0.5) + weights.bias)
         return hidden @ self._layers[chinese] + self._offsets[chinese], chinese
 
@@ -218,6 +226,8 @@ def _check(members: Mapping[str, Any], head: _Head) -> None:
         found = members[name]
         if found.shape != shape or found.dtype != kind:
             raise ValueError(f"{name} is {found.dtype} {found.shape}, expected {np.dtype(kind)} {shape}")
+    if max(members[name].shape[-1] for name in ("latin", "han")) > MOST_ORDERS:
+        raise ValueError(f"n-grams of more than {MOST_ORDERS} orders")
     if not count or not 0 < head.scale < np.inf or not all(0 < each < np.inf for each in head.temperatures):
         raise ValueError("no labels, or a scale that is no positive number")
     if not all(abs(each) < np.inf for each in head.leans):
