@@ -11,7 +11,7 @@ REAL := tests/engines_real
 ARGS ?=
 PARALLEL ?= --numprocesses auto --maxprocesses 4
 
-.PHONY: up test test-vllm unit lint bench bench-weights bench-streams bench-drift deps dev engines proto clean
+.PHONY: up test test-vllm unit lint bench bench-weights bench-streams bench-drift bench-intent deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
@@ -43,6 +43,10 @@ bench-streams: deps
 # How fast drift is found and how often by mistake: ours against a threshold, plain KS and Mann-Whitney.
 bench-drift: dev
 	$(BIN)/python -m bench.drift $(ARGS)
+
+# How long the intent model takes, by length of the text.
+bench-intent: dev
+	$(BIN)/python -m bench.intent $(ARGS)
 
 # About an hour: every variant at the same time, five runs of each case.
 bench-weights: dev

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from bench.compare import PACED_CONNECTIONS, RATE, Measured, Round
-from bench.variants import NATIVE, NONE, NOOP_FAST, NOOP_GRPC, OURS_FAST, OURS_GRPC, OURS_TWO
+from bench.variants import NATIVE, NONE, NOOP_FAST, NOOP_GRPC, OURS_FAST, OURS_GRPC, OURS_INTENT, OURS_TWO
 
 ROOM_CORES = 6
 """Two workers, two threads of Envoy, the engine and the load: with fewer cores a second worker has no room."""
@@ -89,6 +89,7 @@ def _cpu_ratio(of: str, against: str, limits: Mapping[str, Limit] | None = None)
 QUESTIONS = (
     _cpu_ratio(OURS_FAST, NATIVE, {"2 KB": Limit(2.6, aim=2.2)}),
     Question(f"p50: {OURS_FAST} / {NATIVE}", OURS_FAST, NATIVE, _p50, {"2 KB": Limit(1.6)}, (1,)),
+    _cpu_ratio(OURS_INTENT, NATIVE, {"2 KB": Limit(4.0)}),
     _cpu_ratio(OURS_GRPC, NOOP_GRPC, {"2 KB": Limit(1.3), "1 MB": Limit(2.0)}),
     _cpu_ratio(OURS_FAST, NOOP_FAST),
     _cpu_ratio(OURS_FAST, NOOP_GRPC),

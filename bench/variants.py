@@ -29,6 +29,7 @@ NONE = "no ext_proc"
 NATIVE = "no-op, native"
 NOOP_GRPC, NOOP_FAST = "no-op, grpc.aio", "no-op, fast"
 OURS_GRPC, OURS_FAST, OURS_TWO = "ours, grpc.aio", "ours, fast", "ours, fast, 2 workers"
+OURS_INTENT = "ours, fast, intent"
 
 FAILED_OPEN = "http.llm.ext_proc.failure_mode_allowed: "
 """Envoy's count of requests that went on although the sidecar failed: answered 200, and an error here."""
@@ -41,6 +42,8 @@ class Kind:
     does: Literal["nothing", "no-op", "judges"]
     transport: Literal["fast", "grpc", "native"] = "fast"
     workers: int = 1
+    intent: bool = False
+    """Every request asks the intent model after the rules, whose verdict is one that a strict one overrules."""
 
 
 KINDS: dict[str, Kind] = {
@@ -51,6 +54,7 @@ KINDS: dict[str, Kind] = {
     OURS_GRPC: Kind("judges", "grpc"),
     OURS_FAST: Kind("judges", "fast"),
     OURS_TWO: Kind("judges", "fast", workers=2),
+    OURS_INTENT: Kind("judges", "fast", intent=True),
 }
 NAMES = tuple(KINDS)
 
@@ -118,7 +122,16 @@ def config_text(engine_port: int, over: Path | None, kind: Kind = KINDS[OURS_FAS
     }
     listeners = {"envoy": f"127.0.0.1:{free_port()}", "admin": f"127.0.0.1:{free_port()}"}
     transport = "grpc" if kind.transport == "grpc" else "fast"
-    mine = {"pools": [pool], "listeners": listeners, "transport": transport, "workers": kind.workers}
+    mine: dict[str, Any] = {
+        "pools": [pool],
+        "listeners": listeners,
+        "transport": transport,
+        "workers": kind.workers,
+        "intent": {"enabled": kind.intent},
+    }
+    if kind.intent:
+        rules = load(over.read_bytes() if over else b"{}").classify.rules
+        mine["classify"] = {"rules": [{**rule.model_dump(mode="json"), "tier": "creative"} for rule in rules]}
     base = yaml.safe_load(over.read_bytes()) if over else {}
     tree: Mapping[str, Any] = merged(base or {}, mine)
     return yaml.safe_dump(dict(tree), allow_unicode=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from extproc import __version__
+from extproc import __version__, intent_model
 from extproc.codec.workers import SnapshotTold, snapshot_told
 from extproc.control_plane import ControlPlane
 from extproc.data_plane import DataPlane, Merging
@@ -51,9 +51,11 @@ from extproc.loops.reload import Reloader
 from extproc.loops.tasks import spawn
 from extproc.model.commands import RecordDecision
 from extproc.recorded import Recorded
+from extproc.request.classify.intent import Unsure, nobody
 from extproc.serving import serve
-from extproc.settings import Settings, changed_needing_restart, load, snapshot
+from extproc.settings import Reading, Settings, changed_needing_restart, load, snapshot
 from extproc.snapshot import Snapshot
+from extproc.unsure import UnsureTexts
 
 log = logging.getLogger("extproc.app")
 
@@ -80,9 +82,10 @@ class ConfigSource:
         self.waiting: tuple[str, ...] = ()
         self.history: ParameterHistory | None = None
         """Says which parameter set is in force; without one it is the config's own."""
+        self.unsure: Unsure = nobody
 
     def read(self) -> bytes:
-        return self._text() + self._secrets_mark() + self._history_mark()
+        return self._text() + self._secrets_mark() + self._model_mark() + self._history_mark()
 
     def build(self, content: bytes, generation: int) -> Snapshot:
         """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are."""
@@ -92,7 +95,13 @@ class ConfigSource:
         held = secrets.read(effective)
         if self.history is not None:
             effective = self.history.effective(effective)
-        built = snapshot(effective, held, generation=generation)
+        weights = intent_model.read(effective.intent)
+        if weights is not None:
+            # Workers read the file by themselves, and must not find another one.
+            found = effective.intent.model_copy(update={"sha256": weights.digest})
+            effective = effective.model_copy(update={"intent": found})
+        reading = Reading(weights, timer=time.perf_counter, unsure=self.unsure)
+        built = snapshot(effective, held, generation=generation, reading=reading)
         self._built = held, generation
         if waiting:
             log.warning("changed, but in force only after a restart: %s", ", ".join(waiting))
@@ -113,6 +122,15 @@ class ConfigSource:
     def _history_mark(self) -> bytes:
         """Another set in force is another content."""
         return b"" if self.history is None else b"\n# parameters %d\n" % self.history.revision
+
+    def _model_mark(self) -> bytes:
+        if not (self.settings.intent.enabled and self.settings.intent.model):
+            return b""
+        try:
+            mark = hashlib.sha256(intent_model.data_of(self.settings.intent)).hexdigest()
+        except OSError as error:
+            mark = str(error.errno)
+        return b"\n# intent " + mark.encode() + b"\n"
 
     def _secrets_mark(self) -> bytes:
         digest = hashlib.sha256()
@@ -168,6 +186,8 @@ class Sidecar:
         self._stack = AsyncExitStack()
         self._health = health.Health()
         self._workers: DataPlane | None = None
+        self._unsure = UnsureTexts(state_dir, 0, lambda: source.settings.intent.keep_bytes)
+        source.unsure = self._unsure
         self._history = source.history = ParameterHistory(
             StateFile(state_dir / "parameters.json").load(),
             save=StateFile(state_dir / "parameters.json").save,
@@ -302,6 +322,7 @@ class Sidecar:
     async def _serve_ext_proc(self, audit: AuditFile) -> str:
         if workers(self._settings) > 1:
             return await self._await_workers(audit)
+        self._stack.push_async_callback(asyncio.to_thread, self._unsure.close)
         servicer = ext_proc.ExtProcServicer(
             current=lambda: self._board.current,
             recorder=Recorder(self._metrics.recorded, audit),

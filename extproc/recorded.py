@@ -10,6 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
+from extproc.model.names import LATE, LOW_CONFIDENCE, NO_OPINION
+from extproc.model.values import Decision
 from extproc.tally import BucketsBy, Counts, Labels
 
 MAX_UNSPREAD = 4096
@@ -19,7 +21,7 @@ DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
-FAMILIES = ("requests", "fallbacks", "changes", "passed", "rejections", "streams", "dropped")
+FAMILIES = ("requests", "classified", "fallbacks", "changes", "passed", "rejections", "streams", "dropped")
 """Of counters. `dropped`: audit records that nobody will find."""
 
 
@@ -48,6 +50,9 @@ class Delta(Struct, frozen=True):
     open: int
 
 
+NOT_TOLD = frozenset({NO_OPINION, LOW_CONFIDENCE, LATE})
+"""Rules that stand for the default tier."""
+
 EMPTY = Delta((), (), 0)
 
 
@@ -61,6 +66,11 @@ def of_decision(record: RecordDecision) -> Delta:
 def of_ended(outcome: str) -> Delta:
     """What the end of a stream adds, apart from how many are open."""
     return Delta((Counted("streams", (outcome,), 1),), (), 0)
+
+
+def _told(decision: Decision) -> str:
+    """Whether anybody knew, and why not."""
+    return decision.rule if decision.rule in NOT_TOLD else "told"
 
 
 class Recorded:
@@ -90,6 +100,7 @@ class Recorded:
         for record, count in self._decided.values():
             decision = record.decision
             requests.add((record.target.dialect or "none", decision.tier, decision.request_class), count)
+            self.counts["classified"].add((decision.source, _told(decision)), count)
             if decision.fallback:
                 self.counts["fallbacks"].add((decision.pool or "none", decision.fallback), count)
             for change in decision.changes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extproc import pools, yaml_text
@@ -23,9 +24,12 @@ from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
 from extproc.pools import Pool, PoolDefaults, PoolSpec, Variant
 from extproc.protect.settings import ProtectionConfig, SafeConfig
 from extproc.registry import FIRST, NONE, Engines, ModelDefaults, ModelRules, Registry
+from extproc.request.classify.intent import Intent, Unsure, no_time, nobody
 from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
-from extproc.snapshot import Limits, Snapshot
+from extproc.request.classify.settings import IntentConfig
+from extproc.request.classify.weights import Weights
+from extproc.snapshot import Classifier, Limits, Snapshot
 from extproc.trust import Tenants, Trust, digest, tenant_name
 
 C = TypeVar("C", bound=Config)
@@ -154,6 +158,7 @@ class Settings(Config):
     health: HealthConfig
     weights: WeightsConfig
     usage: UsageConfig
+    intent: IntentConfig
     protection: ProtectionConfig
     drift: DriftConfig
     lengths: LengthsConfig
@@ -332,11 +337,22 @@ def changed_needing_restart(old: Settings, new: Settings) -> tuple[str, ...]:
     return tuple(key for key in NEEDS_RESTART if getattr(old, key) != getattr(new, key))
 
 
-def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapshot:
+class Reading(Struct, frozen=True):
+    """How texts are read: the intent model's weights, None = rules alone; seconds of a clock; who is told of texts
+    that it is unsure about."""
+
+    weights: Weights | None = None
+    timer: Callable[[], float] = no_time
+    unsure: Unsure = nobody
+
+
+RULES_ALONE = Reading()
+
+
+def snapshot(settings: Settings, secrets: Secrets, *, generation: int, reading: Reading = RULES_ALONE) -> Snapshot:
     """The world view that requests are judged by."""
     parameters = settings.parameters()
     fast = settings.inference_params.lowest_latency
-    rules = settings.classify
     safe = safe_set(parameters, settings.protection.safe_set)
     return Snapshot(
         generation=generation,
@@ -354,10 +370,7 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
         ),
         trust=_trust(settings.trust, secrets.tokens),
         tenants=_tenants(settings.tenants, secrets.tenant_keys),
-        classifiers=(
-            Labels(settings.scenarios, default_scenario=rules.default_scenario),
-            Rules(rules.all_rules(), settings.scenarios, default_scenario=rules.default_scenario),
-        ),
+        classifiers=classifiers(settings, reading),
         limits=Limits(settings.limits.max_body_bytes, settings.limits.max_keys),
         lowest_latency_paths=tuple(fast.paths),
         encoded_bodies_pass=settings.encoded_bodies == "pass",
@@ -366,6 +379,28 @@ def snapshot(settings: Settings, secrets: Secrets, *, generation: int) -> Snapsh
         degrade=settings.protection.degrade,
         fallback=settings.protection.fallback,
     )
+
+
+def classifiers(settings: Settings, reading: Reading) -> tuple[Classifier, ...]:
+    """In the order of their authority."""
+    rules, scenarios = settings.classify, settings.scenarios
+    first = (
+        Labels(scenarios, default_scenario=rules.default_scenario),
+        Rules(rules.all_rules(), scenarios, default_scenario=rules.default_scenario),
+    )
+    if reading.weights is None:
+        return first
+    intent = Intent(
+        reading.weights,
+        scenarios,
+        default_tier=rules.default_tier,
+        default_scenario=rules.default_scenario,
+        min_confidence=rules.min_confidence,
+        deadline_s=settings.intent.deadline_ms / 1000,
+        timer=reading.timer,
+        unsure=reading.unsure if settings.intent.keep_unsure else nobody,
+    )
+    return *first, intent
 
 
 def safe_set(active: ParameterSet, config: SafeConfig) -> ParameterSet:

@@ -8,6 +8,7 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from extproc import intent_model
 from extproc.codec.workers import SOCKET, SnapshotTold, protection_of, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
 from extproc.edge.audit_merge import Spill
@@ -15,9 +16,11 @@ from extproc.edge.control_link import ControlLink
 from extproc.edge.ext_proc import ExtProcServicer
 from extproc.errors import CannotStart
 from extproc.loops.tasks import spawn
+from extproc.request.classify.intent import Unsure
 from extproc.serving import Stop, serve
-from extproc.settings import Settings, snapshot
+from extproc.settings import Reading, Settings, snapshot
 from extproc.snapshot import Snapshot, protected
+from extproc.unsure import UnsureTexts
 
 log = logging.getLogger("extproc.worker")
 
@@ -29,6 +32,8 @@ class Worker:
         self._number = number
         self._state_dir = state_dir
         self._current: Snapshot | None = None
+        self._keep_bytes = 0
+        self._unsure = UnsureTexts(state_dir, number, lambda: self._keep_bytes)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. CannotStart where it cannot listen."""
@@ -46,6 +51,7 @@ class Worker:
             following.cancel()
             await stack.aclose()
             await link.close()
+            self._unsure.close()
             linking.cancel()
 
     async def _follow(self, link: ControlLink, stack: AsyncExitStack) -> None:
@@ -54,11 +60,11 @@ class Worker:
         while True:
             told = await link.snapshot()
             try:
-                settings, built = await asyncio.to_thread(_built, told, before)
+                settings, built = await asyncio.to_thread(_built, told, before, self._unsure)
             except Exception as error:  # of another version, or a bug: it judges by the one before
                 link.applied(told.generation, f"{type(error).__name__}: {error}")
                 continue
-            self._current = built
+            self._current, self._keep_bytes = built, settings.intent.keep_bytes
             before = (told, settings, built)
             if not serving:
                 link.spill_to(Spill(self._state_dir / settings.audit.path, self._number))
@@ -81,11 +87,14 @@ class Worker:
         return self._current
 
 
-def _built(told: SnapshotTold, before: tuple[SnapshotTold, Settings, Snapshot] | None) -> tuple[Settings, Snapshot]:
+def _built(
+    told: SnapshotTold, before: tuple[SnapshotTold, Settings, Snapshot] | None, unsure: Unsure
+) -> tuple[Settings, Snapshot]:
     """Where only the protection is another one, the rest is not built again."""
     protection = protection_of(told)
     if before is not None and (before[0].settings, before[0].secrets) == (told.settings, told.secrets):
         return before[1], protected(before[2], protection, told.generation)
     settings, secrets = snapshot_of(told)
-    built = snapshot(settings, secrets, generation=told.generation)
+    reading = Reading(intent_model.read(settings.intent), timer=time.perf_counter, unsure=unsure)
+    built = snapshot(settings, secrets, generation=told.generation, reading=reading)
     return settings, protected(built, protection, told.generation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 import aiohttp
@@ -11,8 +12,12 @@ import pytest
 from extproc.app import ConfigSource, Sidecar, state_directory
 from extproc.codec.workers import snapshot_of
 from extproc.errors import CannotStart, ConfigError
+from extproc.request.classify.intent import nobody
+from extproc.request.classify.weights import encode
 from extproc.worker import Worker
+from extproc.worker import _built as worker_built
 from tests.ports import free_port
+from tests.request.classify.models import small
 
 
 def source(tmp_path: Path, text: str) -> ConfigSource:
@@ -125,3 +130,44 @@ def test_how_many_workers_are_automatic_is_settled_at_the_start(
     config.build(b"workers: auto", 2)
     assert (config.settings.workers, config.waiting) == (3, ("workers",))
     assert snapshot_of(config.told())[0].workers == 3
+
+
+def with_model(tmp_path: Path, data: bytes, more: str = "") -> ConfigSource:
+    (tmp_path / "m.npz").write_bytes(data)
+    return source(tmp_path, f"intent: {{model: {tmp_path / 'm.npz'}{more}}}")
+
+
+def test_another_model_is_another_content_and_workers_are_told_which(tmp_path: Path) -> None:
+    config = with_model(tmp_path, encode(small()))
+    before = config.read()
+    config.build(before, 1)
+    assert config.read() == before
+    told, _ = snapshot_of(config.told())
+    assert told.intent.sha256 == hashlib.sha256(encode(small())).hexdigest()
+    (tmp_path / "m.npz").write_bytes(encode(small(scale=0.03)))
+    assert config.read() != before
+    (tmp_path / "m.npz").unlink()
+    assert config.read() != before
+
+
+@pytest.mark.parametrize("more", ["", f", sha256: '{'0' * 64}'"])
+def test_a_model_that_is_none_or_another_one_is_a_mistake(tmp_path: Path, more: str) -> None:
+    config = with_model(tmp_path, encode(small()) if more else b"nothing", more)
+    with pytest.raises(ConfigError, match=r"intent\.sha256: the file's" if more else r"intent\.model: .*no intent"):
+        config.build(config.read(), 1)
+
+
+def test_a_worker_whose_file_is_another_one_says_so(tmp_path: Path) -> None:
+    config = with_model(tmp_path, encode(small()))
+    config.build(config.read(), 1)
+    told = config.told()
+    (tmp_path / "m.npz").write_bytes(encode(small(scale=0.03)))
+    with pytest.raises(ConfigError, match=r"intent\.sha256"):
+        worker_built(told, None, nobody)
+
+
+def test_switched_off_no_model_is_read(tmp_path: Path) -> None:
+    config = source(tmp_path, "intent: {enabled: false, model: /nowhere}")
+    assert len(config.build(config.read(), 1).classifiers) == 2
+    with pytest.raises(OSError):
+        source(tmp_path, "intent: {model: /nowhere}").build(b"intent: {model: /nowhere}", 1)

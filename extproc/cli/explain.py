@@ -7,6 +7,7 @@ import ipaddress
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from extproc import intent_model
 from extproc.app import ConfigSource
 from extproc.cli.arguments import add_config
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
@@ -23,9 +25,10 @@ from extproc.errors import CannotStart
 from extproc.exchange import Exchange
 from extproc.model.commands import Command, Continue, RecordDecision, RecordPass, Reject
 from extproc.model.events import RequestBodyReceived, RequestHeadersReceived
-from extproc.model.values import ABSENT, Change, Value
-from extproc.settings import snapshot
-from extproc.snapshot import Snapshot
+from extproc.model.values import ABSENT, Caller, Change, Classification, Value
+from extproc.parameters import Classify
+from extproc.settings import Reading, snapshot
+from extproc.snapshot import Classifier, HasText, Snapshot
 
 TRUSTED_SOURCE = "127.0.0.1"
 
@@ -46,8 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     """0 where the request would pass, 1 where it would be refused."""
     body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
     headers = _headers(arguments, body)
-    commands = explain(_snapshot(arguments), headers, body, trusted=arguments.trusted)
-    report = as_json(commands)
+    heard: list[Classification] = []
+    current = _snapshot(arguments)
+    commands = explain(current, headers, body, trusted=arguments.trusted, heard=heard)
+    report = as_json(commands, heard, current.parameters.classify)
     if arguments.json:
         print(json.dumps(report, ensure_ascii=False))
     else:
@@ -55,8 +60,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "refused" in report else 0
 
 
-def explain(current: Snapshot, headers: list[tuple[str, bytes]], body: bytes, *, trusted: bool) -> list[Command]:
-    """The commands of one exchange, exactly as a served request would get them."""
+def explain(
+    current: Snapshot,
+    headers: list[tuple[str, bytes]],
+    body: bytes,
+    *,
+    trusted: bool,
+    heard: list[Classification] | None = None,
+) -> list[Command]:
+    """The commands of one exchange, exactly as a served request would get them; `heard` gets the verdict of each
+    classifier that was asked and had one."""
+    if heard is not None:
+        noting = tuple(_noting(each, heard) for each in current.classifiers)
+        current = msgspec.structs.replace(current, classifiers=noting)
     if trusted:
         network = ipaddress.ip_network(f"{TRUSTED_SOURCE}/32")
         current = msgspec.structs.replace(current, trust=msgspec.structs.replace(current.trust, sources=(network,)))
@@ -69,8 +85,21 @@ def explain(current: Snapshot, headers: list[tuple[str, bytes]], body: bytes, *,
     return commands
 
 
-def as_json(commands: list[Command]) -> dict[str, Any]:
-    """The report for machines: what applies, every change, the headers, or why it is refused or passes."""
+def _noting(classifier: Classifier, heard: list[Classification]) -> Classifier:
+    def ask(request: HasText, caller: Caller) -> Classification | None:
+        verdict = classifier(request, caller)
+        if verdict is not None:
+            heard.append(verdict)
+        return verdict
+
+    return ask
+
+
+def as_json(
+    commands: list[Command], heard: Sequence[Classification] = (), config: Classify | None = None
+) -> dict[str, Any]:
+    """The report for machines: what applies, every change, the headers, or why it is refused or passes; what each
+    classifier said, and what applies where none is sure."""
     report: dict[str, Any] = {}
     for command in commands:
         match command:
@@ -86,6 +115,10 @@ def as_json(commands: list[Command]) -> dict[str, Any]:
                     "profile": decision.profile,
                 }
                 report |= {"parameter_set": decision.parameter_set, "max_tokens": decision.max_tokens}
+                if config is not None:
+                    report["heard"] = [_heard(each) for each in heard]
+                    report["default"] = f"{config.default_tier.value} ({config.default_scenario})"
+                    report["needed"] = config.min_confidence
                 report["changes"] = [_change(change) for change in decision.changes]
             case RecordPass():
                 report["passed"] = command.reason
@@ -96,6 +129,11 @@ def as_json(commands: list[Command]) -> dict[str, Any]:
                     name: value.decode() for name, value in (*command.set_headers, *command.body_headers)
                 }
     return report
+
+
+def _heard(verdict: Classification) -> dict[str, Any]:
+    named = ("source", "tier", "scenario", "confidence", "rule")
+    return {name: getattr(verdict, name) for name in named}
 
 
 def _change(change: Change) -> dict[str, Any]:
@@ -121,7 +159,11 @@ def _print(report: dict[str, Any]) -> None:
     if "passed" in report:
         console.print(f"passes untouched: {report['passed']}")
     for name, value in report.items():
-        if name not in ("changes", "headers", "passed"):
+        if name == "heard":
+            for each in value:
+                text = f"{each['source']}: {each['tier']} ({each['scenario']}), confidence {each['confidence']:.2f}"
+                console.print(f"{'heard':<14} {printable(text)}")
+        elif name not in ("changes", "headers", "passed"):
             console.print(f"{name:<14} {printable(value)}")
     if "changes" in report:
         console.print(_table(report["changes"]))
@@ -151,7 +193,8 @@ def _snapshot(arguments: argparse.Namespace) -> Snapshot:
     elif not settings.pools:
         pools = pools_of(standin_engines("http://127.0.0.1:1"), by_priority=True)
         settings = settings.model_copy(update={"pools": pools})
-    return snapshot(settings, secrets.read(settings), generation=1)
+    reading = Reading(intent_model.read(settings.intent))
+    return snapshot(settings, secrets.read(settings), generation=1, reading=reading)
 
 
 def _headers(arguments: argparse.Namespace, body: bytes) -> list[tuple[str, bytes]]:

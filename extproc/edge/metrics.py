@@ -48,6 +48,7 @@ class Metrics:
         GCCollector(registry=self.registry)
         self.recorded = recorded = Recorded()
         self._counts("requests", "Decided requests.", "dialect", "tier", "class")
+        self._counts("classified", "Decided requests by who told the tier, or why nobody did.", "source", "result")
         self._counts("fallbacks", "Requests that went to a light pool.", "pool", "reason")
         self._counts("changes", "Fields changed by a rule.", "field", "rule")
         self._counts("passed", "Requests passed untouched.", "reason")

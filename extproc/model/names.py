@@ -105,3 +105,9 @@ NATURAL_ENGINE: dict[Family, Engine] = {
     Family.LLAMACPP: Engine.LLAMACPP,
 }
 """The engine assumed for a family while no pool is configured."""
+
+
+NO_OPINION = "default"
+LOW_CONFIDENCE = "low_confidence"
+LATE = "deadline"
+"""Rules of a verdict that stand for the default tier: nobody knew, nobody was sure, it took too long."""

@@ -44,6 +44,9 @@ def test_the_report_for_machines(tmp_path: Path, config: str, capsys: pytest.Cap
     version = found["parameter_set"]
     assert version.startswith("small@")
     headers = found.pop("headers")
+    heard = [(each["source"], each["tier"], each["scenario"], each["confidence"]) for each in found.pop("heard")]
+    assert heard == [("rules", "strict", "order_query", 1.0)]
+    assert (found.pop("default"), found.pop("needed")) == ("normal (general)", 0.8)
     assert found == {
         "tier": "strict",
         "scenario": "order_query",

@@ -191,6 +191,34 @@ def test_protection_page(reader: Reader) -> None:
     assert (light.role, light.served_model) == ("light", "tiny")
 
 
+def test_intent_page(reader: Reader) -> None:
+    explain, judge, label, adapt, learn = commands("docs/intent.md")
+    texts = [
+        ("my parcel is late", "order_query"),
+        ("send it back", "returns"),
+        ("a poem", "creative"),
+        ("hi", "normal"),
+    ]
+    lines = [f"{text} {number}\t{said}" for text, said in texts for number in range(8)]
+    (reader.home / "my-rows.tsv").write_text("\n".join(lines) + "\n")
+    (reader.home / ".extproc").mkdir()
+    kept = [
+        f'{{"text": "what {n}", "tier": "normal", "scenario": "general", "confidence": 0.5}}' for n in range(12)
+    ]
+    (reader.home / ".extproc" / "unsure.1.jsonl").write_text("\n".join(kept) + "\n")
+
+    printed = reader.types(explain)
+    assert "order_query" in printed and "heard" in printed
+    assert "most likely tier" in reader.types(judge)
+    assert "12 of 12 texts" in reader.types(label)
+    table = reader.home / "to-label.tsv"
+    table.write_text(table.read_text().replace("\t\t", "\tstrict\t"))
+    assert "are few" in reader.types(adapt)
+    assert "sha256" in reader.types(f"{learn} --no-utterances")
+    keep, own = (load(block).intent for block in yaml_blocks("docs/intent.md"))
+    assert keep.keep_unsure and own.model == "my-intent.npz"
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")

@@ -80,3 +80,26 @@ def test_classifiers_may_come_from_any_iterable() -> None:
         yield says(Tier.STRICT, 1.0, "rules")
 
     assert pick(*stream()).source == "rules"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wins"),
+    [
+        # A strict rule is the last word, and so is a label.
+        (says(Tier.STRICT, 1.0, "rules"), broken, "rules"),
+        (says(Tier.CREATIVE, 1.0, "label"), broken, "label"),
+        # Rule and model disagree: strict wins, where it is sure.
+        (says(Tier.CREATIVE, 1.0, "rules"), says(Tier.STRICT, 0.9, "intent"), "intent"),
+        (says(Tier.CREATIVE, 1.0, "rules"), says(Tier.STRICT, 0.7, "intent"), "rules"),
+        (says(Tier.CREATIVE, 1.0, "rules"), says(Tier.NORMAL, 1.0, "intent"), "rules"),
+        (says(Tier.CREATIVE, 1.0, "rules"), silent, "rules"),
+        (says(Tier.NORMAL, 1.0, "rules"), says(Tier.STRICT, 0.9, "intent"), "intent"),
+    ],
+)
+def test_who_wins(first: Classifier, second: Classifier, wins: str) -> None:
+    assert pick(first, second).source == wins
+
+
+def test_what_came_too_late_says_so() -> None:
+    late = Classification(Tier.NORMAL, "general", "intent", "deadline", 0.0)
+    assert pick(silent, lambda request, caller: late) == late

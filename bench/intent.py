@@ -1,0 +1,117 @@
+"""`python -m bench.intent`: how long the intent model takes, by length of the text.
+
+Texts are pieces of the project's own utterances, each read once: what is read again and again would be in the
+processor's caches. The time of the calling thread on a quiet machine; on a busy one p99 is that of the scheduler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from extproc import intent_model
+from extproc.model.values import Caller
+from extproc.request.classify.intent import Intent
+from extproc.request.classify.weights import Weights, decode
+from extproc.settings import load
+from extproc.training import utterances
+from extproc.training.rows import LabelMap, meanings, shipped_labels
+
+LENGTHS = (20, 200, 2_000, 20_000)
+TEXTS = 2_000
+WARM_UP = 200
+TARGETS = {(200, "p50"): 60.0, (20_000, "p99"): 1_000.0}
+"""Microseconds, by length and percentile."""
+
+NOBODY = Caller(trusted=False, trust_reason="", tenant="", label=None, request_class=None, overrides={})
+
+
+class Said:
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def pieces(source: str, length: int, count: int, seed: int) -> list[str]:
+    """Cut at random places; `source` is repeated where it is too short."""
+    source *= -(-(length + 1) // len(source))
+    chance = random.Random(seed)
+    starts = [chance.randrange(len(source) - length) for _ in range(count)]
+    return [source[start : start + length] for start in starts]
+
+
+def timed(classifier: Callable[[Any, Caller], object], texts: Sequence[str]) -> list[float]:
+    """Microseconds of each, ascending."""
+    took = []
+    for text in texts:
+        said = Said(text)
+        begun = time.perf_counter()
+        classifier(said, NOBODY)
+        took.append((time.perf_counter() - begun) * 1e6)
+    return sorted(took[WARM_UP:])
+
+
+def rows(weights: Weights, count: int) -> list[dict[str, Any]]:
+    settings = load("")
+    scenarios = settings.scenarios
+    classifier = Intent(
+        weights,
+        scenarios,
+        default_tier=settings.classify.default_tier,
+        default_scenario=settings.classify.default_scenario,
+        timer=time.perf_counter,
+    )
+    labels = LabelMap(
+        meanings(shipped_labels(), "labels.tsv"), {name: each.tier for name, each in scenarios.items()}
+    )
+    own = utterances.rows(labels, seed=1)
+    found = []
+    for language in ("en", "zh"):
+        source = "; ".join(row.text for row in own if row.language == language)
+        for length in LENGTHS:
+            took = timed(classifier, pieces(source, length, count + WARM_UP, seed=length))
+            p50, p99 = took[len(took) // 2], took[len(took) * 99 // 100]
+            found.append({"language": language, "chars": length, "p50_us": p50, "p99_us": p99})
+    return found
+
+
+def met(row: dict[str, Any]) -> str:
+    bounds = [(name, bound) for (length, name), bound in TARGETS.items() if length == row["chars"]]
+    said = [f"{name} <= {bound:,.0f} {'met' if row[f'{name}_us'] <= bound else 'MISSED'}" for name, bound in bounds]
+    return ", ".join(said) or "–"
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.intent", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, metavar="FILE", help="an .npz (the shipped one)")
+    parser.add_argument("--texts", type=int, default=TEXTS, metavar="N", help=f"of each length ({TEXTS:,})")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    arguments = parser.parse_args(argv)
+    weights = decode(arguments.model.read_bytes() if arguments.model else intent_model.shipped())
+    print("reading texts", file=sys.stderr)
+    found = rows(weights, arguments.texts)
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    table = Table(title="the intent model, µs a text")
+    for column in ("language", "characters", "p50", "p99", "target"):
+        table.add_column(column, justify="left" if column in ("language", "target") else "right")
+    for row in found:
+        cells = (row["language"], f"{row['chars']:,}", f"{row['p50_us']:.0f}", f"{row['p99_us']:.0f}", met(row))
+        table.add_row(*cells)
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

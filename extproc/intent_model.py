@@ -1,0 +1,49 @@
+"""The file of the intent model: the shipped one, or a user's own."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from extproc.errors import ConfigError, Problem
+from extproc.request.classify.settings import IntentConfig
+from extproc.request.classify.weights import MAX_FILE_BYTES, Weights, decode
+
+SHIPPED = "intent.npz"
+
+KEPT = 2
+"""Models that are held decoded: the one in force, and the one a reload puts in its place."""
+
+
+def read(config: IntentConfig) -> Weights | None:
+    """None where it is switched off. ConfigError where the file is no model, or another one than the config says;
+    OSError where it cannot be read."""
+    if not config.enabled:
+        return None
+    data = data_of(config)
+    digest = hashlib.sha256(data).hexdigest()
+    if config.sha256 not in ("", digest):
+        raise ConfigError((Problem("intent.sha256", f"the file's is {digest}"),))
+    try:
+        return _decoded(digest, data)
+    except ValueError as error:
+        raise ConfigError((Problem("intent.model", f"{config.model or SHIPPED}: {error}"),)) from None
+
+
+def data_of(config: IntentConfig) -> bytes:
+    """At most one byte more than a model may have."""
+    if not config.model:
+        return shipped()
+    with Path(config.model).open("rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
+
+
+def shipped() -> bytes:
+    return resources.files("extproc").joinpath(SHIPPED).read_bytes()
+
+
+@lru_cache(KEPT)
+def _decoded(digest: str, data: bytes) -> Weights:
+    return decode(data)
