@@ -26,6 +26,8 @@ HASH_SEED = 20_241_115
 
 INT8 = 127
 
+LEAST_REHEARSED, REHEARSED_PER_ROW = 1000, 5
+
 Tell = Callable[[str, int, int], None]
 """Told what is under way, and how many steps of how many are done."""
 
@@ -234,7 +236,7 @@ def adapt(
     """
     known = set(start.labels)
     labels = sorted_labels(rows, start.labels)
-    rehearsed = [row for row in rehearsal if row.label in known]
+    rehearsed = _some([row for row in rehearsal if row.label in known], len(rows), seed)
     network = widened(start, labels)
     both = [*rows, *rehearsed]
     part = task(both, recipe, start.hashing, labels)
@@ -255,6 +257,13 @@ def adapt(
         progress=lambda done, total: tell("adapting", done, total),
     )
     return rounded(network, start.hashing, start.temperatures, start.leans, labels)
+
+
+def _some(rehearsal: Sequence[Row], own: int, seed: int) -> list[Row]:
+    """As many as are enough not to forget: more only take longer."""
+    most = min(len(rehearsal), max(LEAST_REHEARSED, REHEARSED_PER_ROW * own))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(rehearsal))[:most])
+    return [rehearsal[at] for at in chosen.tolist()]
 
 
 def widened(start: Weights, labels: Sequence[Label]) -> Network:
