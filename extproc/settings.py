@@ -12,6 +12,7 @@ from msgspec import Struct
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from extproc import pools, yaml_text
+from extproc.alerts import AlertsConfig
 from extproc.control import HealthConfig, TelemetryConfig, UsageConfig, WeightsConfig, XdsConfig
 from extproc.detectors.settings import DriftConfig
 from extproc.engines.joining import TERMS
@@ -163,6 +164,7 @@ class Settings(Config):
     drift: DriftConfig
     lengths: LengthsConfig
     webhook: WebhookConfig | None
+    alerts: AlertsConfig
     xds: XdsConfig
     trust: TrustConfig
     tenants: TenantsConfig
