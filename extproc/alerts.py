@@ -66,7 +66,8 @@ def _grew(series: str, by: str, window: str) -> str:
 
 
 def _recordings(window: str) -> list[dict[str, Any]]:
-    answered = f'llm_request_duration_seconds_bucket{{status!="cancelled"}}[{window}]'
+    # A client's mistake is answered at once, by nobody's engine.
+    answered = f'llm_request_duration_seconds_bucket{{status!~"cancelled|4xx"}}[{window}]'
     quantiles = [
         _record(
             f"llm:request_duration_seconds:{name}",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Several processes of tests share the cores: each one's linear algebra keeps to one thread, as it does in service.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 from hypothesis import settings
 

@@ -8,8 +8,26 @@ import sys
 from collections.abc import Sequence
 
 from extproc import __version__
-from extproc.cli import alert_rules, check, explain, intent, operate, render, serve, status, up, weights, worker
+from extproc.cli import (
+    alert_rules,
+    check,
+    dashboards,
+    explain,
+    intent,
+    operate,
+    render,
+    serve,
+    status,
+    up,
+    weights,
+    worker,
+)
 from extproc.cli.outcome import outcome
+
+COMMANDS = (
+    *(up, serve, check, explain, status, weights, operate, intent),
+    *(render, alert_rules, dashboards, worker),
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,6 +47,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"extproc {__version__}")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="(info)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (up, serve, check, explain, status, weights, operate, intent, render, alert_rules, worker):
+    for module in COMMANDS:
         module.add_to(commands)
     return parser

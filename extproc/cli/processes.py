@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from extproc.errors import CannotStart
@@ -70,23 +70,36 @@ async def envoy(binary: Path, config: Path, admin: Path) -> AsyncIterator[asynci
 
 
 async def _ready(process: asyncio.subprocess.Process, admin: Path) -> None:
+    await _answers("Envoy", process, lambda: asyncio.open_unix_connection(str(admin)), "/ready")
+
+
+async def answers(name: str, process: asyncio.subprocess.Process, address: str, path: str) -> None:
+    """Until `http://address/path` says 200; CannotStart where the process ends, or takes too long."""
+    host, _, port = address.rpartition(":")
+    await _answers(name, process, lambda: asyncio.open_connection(host, int(port)), path)
+
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+async def _answers(name: str, process: asyncio.subprocess.Process, connect: Connect, path: str) -> None:
     deadline = asyncio.get_running_loop().time() + READY_S
     while asyncio.get_running_loop().time() < deadline:
         if process.returncode is not None:
-            raise CannotStart(f"Envoy ended with code {process.returncode}: its own lines above say why")
-        if await _is_live(admin):
+            raise CannotStart(f"{name} ended with code {process.returncode}: its own lines above say why")
+        if await _is_live(connect, path):
             return
         await asyncio.sleep(0.05)
-    raise CannotStart(f"Envoy was not ready within {READY_S:g} s")
+    raise CannotStart(f"{name} was not ready within {READY_S:g} s")
 
 
-async def _is_live(admin: Path) -> bool:
+async def _is_live(connect: Connect, path: str) -> bool:
     try:
-        reader, writer = await asyncio.open_unix_connection(str(admin))
+        reader, writer = await connect()
     except OSError:
         return False
     try:
-        writer.write(b"GET /ready HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n")
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n".encode())
         await writer.drain()
         return b" 200 " in await reader.readline()
     except OSError:

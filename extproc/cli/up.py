@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 
 from extproc.app import ConfigSource, Listening, Sidecar, state_directory
-from extproc.cli import processes
+from extproc.cli import observability, processes
 from extproc.cli.arguments import add_config, add_state_dir
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
 from extproc.cli.envoy_binary import find_envoy
@@ -49,6 +49,14 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--port", type=int, metavar="PORT", help="Envoy's listener (10000)")
     parser.add_argument("--admin-port", type=int, metavar="PORT", help="the sidecar's admin pages (9902)")
+    parser.add_argument(
+        "--observability",
+        action="store_true",
+        help="also Prometheus (9090) and Alertmanager (9093), with our rules",
+    )
+    parser.add_argument("--prometheus", default="127.0.0.1:9090", metavar="HOST:PORT", help="(127.0.0.1:9090)")
+    parser.add_argument("--alertmanager", default="127.0.0.1:9093", metavar="HOST:PORT", help="(127.0.0.1:9093)")
+    parser.add_argument("--alerts-to", default="", metavar="URL", help="a webhook that alerts are sent to")
     parser.set_defaults(run=run)
 
 
@@ -71,8 +79,15 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
         listening = await stack.enter_async_context(sidecar)
         running = await _workers(stack, sidecar, source.settings, state_dir, arguments.log_level)
         running["Envoy"] = await _envoy(stack, binary, source.settings, state_dir)
-        print(banner(source.settings, listening, standin=standin), flush=True)
+        seen = _addresses(arguments) if arguments.observability else None
+        if seen is not None:
+            running |= await stack.enter_async_context(observability.running(source.settings, seen, state_dir))
+        print(banner(source.settings, listening, standin=standin, seen=seen), flush=True)
         return await _until(stop, running)
+
+
+def _addresses(arguments: argparse.Namespace) -> observability.Addresses:
+    return observability.Addresses(arguments.prometheus, arguments.alertmanager, arguments.alerts_to)
 
 
 Running = dict[str, asyncio.subprocess.Process]
@@ -147,12 +162,17 @@ EXAMPLES = (
 )
 
 
-def banner(settings: Settings, listening: Listening, *, standin: bool) -> str:
+def banner(
+    settings: Settings, listening: Listening, *, standin: bool, seen: observability.Addresses | None = None
+) -> str:
     """What listens where, and three curl lines that work."""
     base = f"http://{settings.listeners.envoy}"
     pools = [f"{pool.name:<9} {where(pool)} ({pool.engine.value})" for pool in settings.pools]
     lines = [f"Envoy     {base}", *(["stand-in engine:"] if standin else []), *pools]
-    lines += [f"admin     http://{listening.admin}/", f"audit     {listening.audit}", ""]
+    lines += [f"admin     http://{listening.admin}/", f"audit     {listening.audit}"]
+    if seen is not None:
+        lines += [f"Prometheus http://{seen.prometheus}/", f"alerts    http://{seen.alertmanager}/"]
+    lines.append("")
     lines += [curl(base, settings, text) for _, text in EXAMPLES]
     return "\n".join([*lines, "", "Ctrl-C ends all of it."])
 

@@ -1,0 +1,182 @@
+"""`extproc up --observability`: a real Prometheus and Alertmanager see a real run; no panel is empty, and a slow
+engine reaches whoever is on call."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extproc.dashboards import PAGES
+from tests.e2e.asking import ask, chat
+from tests.e2e.faulty import FaultyEngine, engine
+from tests.e2e.running import get, until
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.envoy, pytest.mark.timeout(300)]
+
+CHAT = "/v1/chat/completions"
+LOAD_S = 60.0
+TEXTS = (
+    "Where is my order #12345678?",
+    "How far is the moon?",
+    "Write a slogan for a tea shop",
+    "退款什么时候到账",
+)
+CONFIG: dict[str, Any] = {
+    "usage": {"enabled": True},
+    "telemetry": {"interval_s": 1, "timeout_s": 0.5},
+    "lengths": {"min_samples": 20, "window": 500},
+    "drift": {"interval_s": 5},
+    "alerts": {"window_s": 30, "for_s": 0, "p99_s": {"warning": 0.2, "critical": 0.3}},
+}
+
+
+class OnCall:
+    """A webhook that keeps what Alertmanager posts."""
+
+    def __init__(self) -> None:
+        self.alerts: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.alerts += json.loads(body)["alerts"]
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Desk:
+    """Everything up; `port` is Envoy's."""
+
+    def __init__(self, folder: Path, running: FaultyEngine, on_call: OnCall) -> None:
+        self.port, self.prometheus = free_port(), f"127.0.0.1:{free_port()}"
+        config = folder / "extproc.yaml"
+        host, _, port = running.url.removeprefix("http://").rpartition(":")
+        place = {"address": host, "http_port": int(port), "metrics_url": f"{running.url}/__metrics"}
+        pool = {"name": "big", "engine": "vllm", "endpoints": [place]}
+        config.write_text(yaml.safe_dump({"pools": [pool], **CONFIG}))
+        options = ("--port", str(self.port), "--admin-port", str(free_port()), "--state-dir", str(folder / "state"))
+        watching = ("--prometheus", self.prometheus, "--alertmanager", f"127.0.0.1:{free_port()}")
+        command = (
+            sys.executable,
+            "-m",
+            "extproc",
+            "up",
+            "--config",
+            str(config),
+            *options,
+            "--observability",
+            *watching,
+        )
+        self.log = folder / "log"
+        with self.log.open("w") as out:
+            self._process = subprocess.Popen(
+                (*command, "--alerts-to", on_call.url), stdout=out, stderr=subprocess.STDOUT
+            )
+        until(lambda: "Ctrl-C ends" in self._printed(), within_s=40, what="up")
+
+    def _printed(self) -> str:
+        text = self.log.read_text()
+        assert self._process.poll() is None, text
+        return text
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(timeout=30) == 0, self.log.read_text()
+
+    def query(self, expression: str) -> list[Any]:
+        asked = urllib.parse.urlencode({"query": expression})
+        answer = json.loads(get(f"http://{self.prometheus}/api/v1/query?{asked}"))
+        assert answer["status"] == "success", answer
+        found: list[Any] = answer["data"]["result"]
+        return found
+
+
+def load(port: int, seconds: float) -> int:
+    """What every panel needs something of: all tiers, streams, what is passed and what is refused."""
+    ends, sent = time.monotonic() + seconds, 0
+    with ThreadPoolExecutor(4) as pool:
+        while time.monotonic() < ends:
+            sent += sum(1 for _ in pool.map(lambda text: ask(port, CHAT, chat(text * 3)), TEXTS))
+            ask(port, CHAT, b"{no json")
+            ask(port, CHAT, chat("x " * 4000))
+            with suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=5).close()
+            time.sleep(0.05)
+    return sent
+
+
+@pytest.fixture
+def on_call() -> Iterator[OnCall]:
+    made = OnCall()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[FaultyEngine]:
+    made = engine(tmp_path / "engine")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def desk(running: FaultyEngine, on_call: OnCall) -> Iterator[Desk]:
+    folder = Path(tempfile.mkdtemp(prefix="desk-"))  # short: sockets lie in it
+    made = Desk(folder, running, on_call)
+    yield made
+    made.stop()
+    shutil.rmtree(folder)
+
+
+def test_no_panel_is_empty_and_a_slow_engine_pages(desk: Desk, running: FaultyEngine, on_call: OnCall) -> None:
+    assert load(desk.port, LOAD_S) > 100
+    empty = [
+        f"{page.title}: {panel.title}: {query.expr}"
+        for page in PAGES
+        for panel in page.panels
+        for query in panel.queries
+        if not desk.query(query.expr.replace("$__rate_interval", "30s"))
+    ]
+    assert not empty, "\n".join(empty)
+    assert all(float(each["value"][1]) == 1 for each in desk.query("up")), "every target is up"
+    assert not any(map(pages, on_call.alerts))
+
+    running.fail(delay_ms=900)
+    load(desk.port, 12)
+    told = until(lambda: [each for each in on_call.alerts if pages(each)], within_s=40, what="the page")
+    assert told[0]["annotations"]["summary"].startswith("P99 of pool big is ")
+
+
+def pages(alert: dict[str, Any]) -> bool:
+    labels = alert["labels"]
+    return (labels["alertname"], labels["severity"], labels.get("pool")) == ("LlmP99High", "critical", "big")
