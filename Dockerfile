@@ -22,7 +22,7 @@ FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/venv /opt/venv
 # Envoy's image runs as 101 too: sockets are for one user alone. A new named volume takes its owner from these folders.
 RUN groupadd --system --gid 101 extproc && useradd --system --uid 101 --gid 101 --no-create-home extproc \
- && install -d -o 101 -g 101 -m 0750 /run/extproc /run/redis-auth /var/lib/extproc
+ && install -d -o 101 -g 101 -m 0750 /run/extproc /run/redis-auth /var/lib/extproc /var/lib/redis
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 101:101
 WORKDIR /var/lib/extproc
