@@ -25,7 +25,7 @@ test: deps lint
 
 # An engine that is started here is ended here.
 test-compose: dev docker-images
-	@TEST_COMPOSE=1 $(BIN)/python -m pytest -rs -x -p no:xdist tests/stack; status=$$?; deploy/local-docker stop 2>/dev/null; exit $$status
+	@TEST_COMPOSE=1 $(BIN)/python -m pytest -rs -x tests/stack; status=$$?; deploy/local-docker stop 2>/dev/null; exit $$status
 
 docker-engine:
 	@docker info >/dev/null 2>&1 || deploy/local-docker start
