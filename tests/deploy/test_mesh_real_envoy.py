@@ -41,7 +41,12 @@ def mesh_proxy(port: int) -> dict[str, Any]:
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
         "filter_chains": [{"filters": [{"name": MANAGER, "typed_config": manager}]}],
     }
-    return {"static_resources": {"listeners": [listener], "clusters": [{"name": "engine", "type": "STATIC"}]}}
+    # Istio's own bootstrap raises what Envoy allows a regular expression, as ours does.
+    layer = {"name": "global config", "static_layer": {"re2.max_program_size.error_level": 32768}}
+    return {
+        "layered_runtime": {"layers": [layer]},
+        "static_resources": {"listeners": [listener], "clusters": [{"name": "engine", "type": "STATIC"}]},
+    }
 
 
 def laid_over(proxy: dict[str, Any], patches: list[dict[str, Any]]) -> dict[str, Any]:
