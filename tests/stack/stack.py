@@ -67,6 +67,14 @@ class Stack:
         ports = {name: str(port) for name, port in self.ports.items()}
         return run(*compose_command(), "-p", PROJECT, *arguments, cwd=self.home, timeout_s=timeout_s, **ports)
 
+    def types(self, line: str) -> str:
+        """Run a command of a page, in this stack."""
+        for known, name in (("10000", "ENVOY_PORT"), ("9902", "ADMIN_PORT")):
+            line = line.replace(f"127.0.0.1:{known}", f"127.0.0.1:{self.ports[name]}")
+        command = " ".join([*compose_command(), "-p", PROJECT])
+        ports = {name: str(port) for name, port in self.ports.items()}
+        return run("sh", "-c", line.replace("docker compose", command), cwd=self.home, **ports)
+
     def up(self) -> None:
         self.compose("build", timeout_s=BUILD_S)
         self.compose("up", "-d", *self.lasting, timeout_s=HEALTHY_S)

@@ -103,9 +103,23 @@ def test_traffic_flows_while_the_sidecar_is_dead(stack: Stack) -> None:
     stack.wait("requests are judged again", lambda: received(stack.ask()).get("max_tokens") == 120)
 
 
-def test_load_runs_behind_its_profile(stack: Stack) -> None:
-    stack.compose("--profile", "load", "up", "-d", "load")
-    stack.wait("load is answered", lambda: "200=" in stack.compose("logs", "load"))
+@pytest.mark.parametrize("page", ["docs/compose.md", "docs/failures.md"])
+def test_commands_of_the_page(stack: Stack, page: str) -> None:
+    """All but up and down, which begin and end this stack."""
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (stack.home / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    lines = [
+        line for block in blocks for line in block.splitlines() if not re.search(r"up -d --build| down ", line)
+    ]
+    assert lines
+
+    printed = [stack.types(line) for line in lines]
+
+    assert any("triton" in each for each in printed)
+    stack.wait("every service is healthy again", stack.all_healthy)
+    if "load" in "".join(lines):
+        stack.wait("load is answered", lambda: "200=" in stack.compose("logs", "load"))
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:
