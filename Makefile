@@ -1,6 +1,7 @@
 # make up     clone to a running stack: venv, package, real Envoy, stand-in engine
 # make test   everything, the real-Envoy tests included
 # make unit   the quick part: linters, types, and tests that start neither Envoy nor a real engine
+# make test-compose  the stack of docker-compose.yml, from a clean clone, on a real Docker engine
 # make bench  one table: no ext_proc, no-op ones (native and in Python), ours over both transports
 # make engines    real Triton and llama.cpp servers for the tests, each in a venv of its own under .engines
 # make test-vllm  the tests that need a real vLLM (2.5 GB), where one can be installed
@@ -11,13 +12,28 @@ REAL := tests/engines_real
 ARGS ?=
 PARALLEL ?= --numprocesses auto --maxprocesses 4
 
-.PHONY: up test test-vllm unit lint bench bench-weights bench-streams bench-drift bench-intent deps dev engines proto clean
+# What docker-compose.yml takes from a registry. Where none answers, stand-ins with these names are made.
+IMAGES := python:3.11-slim-bookworm $(shell sed -n 's/^ *image: \([a-z]*\/*[a-z]*:v*[0-9].*\)/\1/p' docker-compose.yml | grep -v -e extproc -e grafana)
+
+.PHONY: up test test-compose docker-engine docker-images test-vllm unit lint bench bench-weights bench-streams bench-drift bench-intent deps dev engines proto clean
 
 up: $(VENV)/.installed
 	@exec $(BIN)/extproc up $(ARGS)
 
 test: deps lint
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# An engine that is started here is ended here.
+test-compose: dev docker-images
+	@TEST_COMPOSE=1 $(BIN)/python -m pytest -rs -x tests/stack; status=$$?; deploy/local-docker stop 2>/dev/null; exit $$status
+
+docker-engine:
+	@docker info >/dev/null 2>&1 || deploy/local-docker start
+
+docker-images: docker-engine
+	@for image in $(IMAGES); do \
+	  docker image inspect $$image >/dev/null 2>&1 || timeout 300 docker pull --quiet $$image 2>/dev/null || made=yes; \
+	done; if [ -n "$$made" ]; then echo "no image registry answers: making stand-ins"; deploy/local-docker images >/dev/null; fi
 
 test-vllm: dev .engines/vllm/.installed
 	TEST_VLLM=1 $(BIN)/python -m pytest -rs $(REAL)/test_vllm.py

@@ -6,11 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from extproc.cli.arguments import add_config
 from extproc.deployment import plan, static_plan
 from extproc.edge.xds_files import FOLDER
 from extproc.resources.bootstrap import following, from_files, render
-from extproc.resources.template import dump, load_overlay, load_template
+from extproc.resources.istio import Proxy, envoy_filter
+from extproc.resources.template import copy, dump, load_overlay, load_template
 from extproc.settings import Settings, load
 
 
@@ -25,13 +28,25 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     kinds.add_argument(
         "--last-good", action="store_true", help="follows the files the sidecar keeps in the state dir"
     )
+    kinds.add_argument(
+        "--istio",
+        type=Proxy,
+        choices=list(Proxy),
+        metavar="PROXY",
+        help="an EnvoyFilter: for inbound or gateway proxies",
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="PORT", help="--istio: the port that is judged (8000)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config.read_bytes() if arguments.config else b"")
     state_dir = arguments.state_dir.absolute()
-    if arguments.last_good:
+    if arguments.istio is not None:
+        text = istio(settings, state_dir, arguments.istio, arguments.port)
+    elif arguments.last_good:
         text = last_good(settings, state_dir)
     else:
         text = (
@@ -41,6 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     print(text, end="")
     return 0
+
+
+def istio(settings: Settings, state_dir: Path, proxy: Proxy, port: int) -> str:
+    """An EnvoyFilter as YAML, as people keep their manifests."""
+    found = envoy_filter(load_template(), load_overlay(), plan(settings, state_dir, ()), proxy=proxy, port=port)
+    return yaml.safe_dump(copy(found), sort_keys=False, width=120, allow_unicode=True)
 
 
 def static(settings: Settings, state_dir: Path) -> str:

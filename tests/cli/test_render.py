@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from extproc.cli.main import main
 from extproc.cli.render import last_good, rendered, static
@@ -95,3 +96,25 @@ def test_the_static_config_of_no_pools(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["envoy-config", "--static"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", "extproc: the config names no pools, so there is nothing to route to\n")
+
+
+@pytest.mark.parametrize(("proxy", "context"), [("inbound", "SIDECAR_INBOUND"), ("gateway", "GATEWAY")])
+def test_an_envoy_filter_is_yaml_for_the_port_that_is_named(
+    capsys: pytest.CaptureFixture[str], file: Path, proxy: str, context: str
+) -> None:
+    assert (
+        main(["envoy-config", "--config", str(file), "--state-dir", "/run/x", "--istio", proxy, "--port", "8123"])
+        == 0
+    )
+    found = yaml.safe_load(capsys.readouterr().out)
+
+    assert found["kind"] == "EnvoyFilter"
+    assert {each["match"]["context"] for each in found["spec"]["configPatches"]} == {context}
+    assert "8123" in str(found)
+    assert "/run/x/extproc.sock" in str(found)
+
+
+def test_another_proxy_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["envoy-config", "--istio", "outbound"])
+    assert "--istio" in capsys.readouterr().err

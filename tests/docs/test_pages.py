@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from extproc.settings import load
 from tests.ports import free_port
@@ -86,7 +87,16 @@ def developed() -> None:
 
 @pytest.fixture
 def reader(tmp_path: Path, developed: None) -> Iterator[Reader]:
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "extproc", "envoy", ".venv"):
+    for name in (
+        "Makefile",
+        "pyproject.toml",
+        "constraints.txt",
+        "README.md",
+        "extproc",
+        "envoy",
+        "deploy",
+        ".venv",
+    ):
         (tmp_path / name).symlink_to(ROOT / name)
     reader = Reader(tmp_path)
     yield reader
@@ -108,7 +118,7 @@ def yaml_blocks(page: str) -> list[str]:
 
 
 def test_readme(reader: Reader) -> None:
-    up, curl, audit, explain, own_engine, test = commands("README.md")
+    up, curl, audit, explain, containers, own_engine, test = commands("README.md")
 
     assert "Ctrl-C ends all of it." in reader.types(up)
     answer = reader.types(curl)
@@ -126,6 +136,8 @@ def test_readme(reader: Reader) -> None:
     assert '"temperature":0.3' in reader.types(curl)
     engine.terminate()
     engine.wait(timeout=10)
+    # `make test-compose` types these.
+    assert set(containers.splitlines()) <= set(commands("docs/compose.md"))
     # This run is what `make test` runs.
     assert "pytest" in reader.types(test.replace("make", "make -n"))
 
@@ -228,6 +240,36 @@ def test_operations_page(reader: Reader) -> None:
     assert "ready" in ready
     assert '"generation"' in snapshot
     assert "llm_streams_open" in metrics
+
+
+def test_istio_page(reader: Reader) -> None:
+    (render,) = commands("docs/istio.md")
+    pod, config = map(yaml.safe_load, yaml_blocks("docs/istio.md"))
+
+    reader.types(render)
+
+    printed = yaml.safe_load((reader.home / "envoyfilter.yaml").read_text())
+    selected = printed["spec"]["workloadSelector"]["labels"].items()
+    assert selected <= pod["spec"]["template"]["metadata"]["labels"].items()
+    assert load(yaml.safe_dump(config).encode()).listeners.ext_proc == "0.0.0.0:9905"
+
+
+def test_kubernetes_page(reader: Reader) -> None:
+    ((taken, check),) = [block.splitlines() for block in commands("docs/kubernetes.md")]
+
+    reader.types(taken)
+
+    assert "valid, parameter set default@" in reader.types(check)
+
+
+@pytest.mark.parametrize("page", ["docs/compose.md", "docs/failures.md"])
+def test_pages_about_the_stack_name_its_services(page: str) -> None:
+    """Their commands are typed by `make test-compose`."""
+    services = set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
+    lines = [line for block in commands(page) for line in block.splitlines()]
+    named = re.findall(r"docker compose (?:kill|start|exec -T|--profile load up -d) ([a-z0-9-]+)", "\n".join(lines))
+
+    assert named and set(named) <= services
 
 
 def test_benchmarks_page(reader: Reader) -> None:

@@ -1,4 +1,4 @@
-"""llama.cpp's own HTTP server until SIGTERM. Run by the engine's venv: `python llamacpp_server.py MODEL PORT ALIAS`."""
+"""llama.cpp's own HTTP server until SIGTERM: `python llamacpp_server.py MODEL PORT ALIAS [ADDRESS]` in the venv of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 import xllamacpp
 
 
-def main(model: str, port: str, alias: str) -> None:
+def main(model: str, port: str, alias: str, address: str = "127.0.0.1") -> None:
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.model_alias = {alias}  # a set: of a str every letter becomes an alias
-    params.hostnames = ["127.0.0.1"]
+    params.hostnames = [address]
     params.port = int(port)
     params.n_ctx = 4096
     params.n_parallel = 4

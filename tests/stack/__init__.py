@@ -1,0 +1,1 @@
+"""The stack of docker-compose.yml, started for real from a clean clone: `make test-compose`."""
