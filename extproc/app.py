@@ -25,6 +25,7 @@ from extproc.edge import (
     ext_proc,
     grpc_server,
     health,
+    live_page,
     operator_socket,
     protection_page,
     secrets,
@@ -197,7 +198,7 @@ class Sidecar:
         self._group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._keeper = Keeper(self._board, self._source.told, self._group)
         audit_path = self._state_dir / self._settings.audit.path
-        audit = self._open_audit(audit_path)
+        self._audit = audit = self._open_audit(audit_path)
         self._merging = await self._merge_audit(audit_path, audit)
         self._metrics = Metrics(version=__version__)
         self._metrics.watch_audit(audit)
@@ -343,7 +344,9 @@ class Sidecar:
 
     async def _serve_admin(self) -> str:
         sources = self._admin_sources()
-        return await self._serve_http(admin.application(sources), self._settings.listeners.admin)
+        app = admin.application(sources)
+        live_page.LivePage(lambda: admin.status_sections(sources), admin.LINKS).add_to(app)
+        return await self._serve_http(app, self._settings.listeners.admin)
 
     async def _serve_metrics(self) -> str | None:
         address = self._settings.listeners.metrics
@@ -369,6 +372,7 @@ class Sidecar:
             snapshot=lambda: admin.describe(self._board.current),
             metrics=self._metrics.exposition,
             weights=lambda: weights_page.describe(self._control.report, now=time.monotonic()),
+            traffic=lambda: self._control.traffic(self._audit.latest()),
             status=self._status,
             events=self._incidents.last,
             uptime=lambda: time.monotonic() - self._started,
