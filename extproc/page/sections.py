@@ -28,7 +28,7 @@ SHOWN = 12
 def sections(head: Values, weights: Values, status: Values, traffic: Values) -> dict[str, str]:
     """HTML by the id of the part, in the order of the page. Missing values show as dashes: a page about trouble
     must stand half a world."""
-    return {
+    parts = {
         "now": _now(head, weights, status),
         "pools": _pools(weights, status),
         "breakers": _breakers(status),
@@ -40,6 +40,7 @@ def sections(head: Values, weights: Values, status: Values, traffic: Values) -> 
         "overrides": _overrides(traffic),
         "incidents": _incidents(status),
     }
+    return {name: str(part) for name, part in parts.items()}  # what encodes JSON takes no subclass
 
 
 def _now(head: Values, weights: Values, status: Values) -> Markup:
@@ -94,7 +95,8 @@ def _endpoint(each: Values) -> tuple[object, ...]:
     share = each.get("share")
     moved = each.get("moved_by")
     why = f"{each.get('reason')}, moved by {moved}" if moved else each.get("reason")
-    terms = (f"{name} {_figure(term.get('utility'))}" for name, term in each.get("terms", {}).items())
+    utilities = {name: term.get("utility") for name, term in each.get("terms", {}).items()}
+    terms = (f"{name} {_figure(utility)}" for name, utility in utilities.items() if utility is not None)
     name = each.get("endpoint")
     shown = None if share is None else bar(share, f"share of {name}")
     weight = badge("draining", COLOURS) if each.get("draining") else each.get("weight")

@@ -191,6 +191,12 @@ def test_protection_page(reader: Reader) -> None:
     assert (light.role, light.served_model) == ("light", "tiny")
 
 
+def test_status_page_page(reader: Reader) -> None:
+    (traffic,) = commands("docs/status-page.md")
+    reader.types("make up")
+    assert '"overrides"' in reader.types(traffic)
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")

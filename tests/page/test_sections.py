@@ -131,7 +131,7 @@ TOLD = [
         ["ready", "1.2", "default@abc", "broken", "10.0.0.1:8000", "every pool is open, big serves", "1 s ago"],
     ),
     ("pools", ["big&lt;i&gt;", "vllm stable", "degraded", "saturated", "700", "70.0%", "scored, moved by memory"]),
-    ("pools", ["memory 0.25, latency None", '<span class="warning">draining</span>']),
+    ("pools", ["<td>memory 0.25</td>", '<span class="warning">draining</span>']),
     ("breakers", ["pool/big", '<span class="bad">open</span>', "error_rate 0.5 &gt; 0.2", "1.23 s"]),
     ("drift", ["big / strict", '<span class="bad">drift</span>', "0.346", "1.2e-09", "250 ms"]),
     ("parameters", ["default@abc is active (pinned)", "09-09 01:46:40", "old@1", "config"]),
@@ -153,6 +153,10 @@ def test_a_part_tells(name: str, words: list[str]) -> None:
 def test_no_untrusted_name_is_a_tag() -> None:
     page = "".join(sections(HEAD, WEIGHTS, STATUS, TRAFFIC).values())
     assert "<img" not in page and "<i>" not in page
+
+
+def test_parts_are_plain_text_that_json_takes() -> None:
+    assert {type(part) for part in sections(HEAD, WEIGHTS, STATUS, TRAFFIC).values()} == {str}
 
 
 def test_half_a_world_is_shown() -> None:
