@@ -37,6 +37,7 @@ from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.incidents import Incidents
 from extproc.edge.metrics import Metrics
 from extproc.edge.protection_metrics import ProtectionMetrics
+from extproc.edge.span_export import SpanExport
 from extproc.edge.state_file import StateFile
 from extproc.edge.traffic_metrics import TrafficMetrics
 from extproc.edge.webhook import Webhook
@@ -306,6 +307,7 @@ class Sidecar:
             recorder=Recorder(self._metrics.recorded, audit),
             wall=time.time,
             timer=time.perf_counter,
+            tracer=await self._export_spans(),
         )
         address = absolute(self._settings.listeners.ext_proc, self._state_dir)
         bound, stop = await serve(self._settings, servicer, address, self._health)
@@ -313,6 +315,16 @@ class Sidecar:
         self._stack.push_async_callback(stop, self._settings.shutdown_grace_s)
         self._stack.callback(self._health.set_serving, False)
         return bound
+
+    async def _export_spans(self) -> SpanExport | None:
+        """Ends after the last stream."""
+        config, count = self._settings.tracing, self._metrics.recorded.trace_spans
+        if not config.enabled:
+            return None
+        export = SpanExport(config, version=__version__, instance="extproc", count=count)
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._stack.callback(spawn(group, export.run(), name="export spans").cancel)
+        return export
 
     async def _await_workers(self, audit: AuditFile) -> str:
         """They come by themselves: whoever started this process starts them."""

@@ -26,6 +26,7 @@ from extproc.registry import FIRST, NONE, Engines, ModelDefaults, ModelRules, Re
 from extproc.request.classify.label import Labels
 from extproc.request.classify.rules import Rules
 from extproc.snapshot import Limits, Snapshot
+from extproc.tracing.settings import TracingConfig
 from extproc.trust import Tenants, Trust, digest, tenant_name
 
 C = TypeVar("C", bound=Config)
@@ -42,6 +43,7 @@ NEEDS_RESTART = (
     "shutdown_grace_s",
     "usage",
     "xds",
+    "tracing",
 )
 """Keys whose change Envoy or the sockets must follow as well."""
 
@@ -170,6 +172,7 @@ class Settings(Config):
     transport: Literal["fast", "grpc"]
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=256)]
     audit: AuditConfig
+    tracing: TracingConfig
     shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
 
     def parameters(self) -> ParameterSet:

@@ -8,11 +8,13 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from extproc import __version__
 from extproc.codec.workers import SOCKET, SnapshotTold, protection_of, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
 from extproc.edge.audit_merge import Spill
 from extproc.edge.control_link import ControlLink
 from extproc.edge.ext_proc import ExtProcServicer
+from extproc.edge.span_export import SpanExport
 from extproc.errors import CannotStart
 from extproc.loops.tasks import spawn
 from extproc.serving import Stop, serve
@@ -29,6 +31,7 @@ class Worker:
         self._number = number
         self._state_dir = state_dir
         self._current: Snapshot | None = None
+        self._tracing: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. CannotStart where it cannot listen."""
@@ -40,11 +43,15 @@ class Worker:
     async def _run(self, stop: asyncio.Event) -> None:
         link = ControlLink(self._state_dir / SOCKET, self._number)
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            self._group = group
             linking = spawn(group, link.run(), name="control link")
             following = spawn(group, self._follow(link, stack), name="follow snapshots")
             await stop.wait()
             following.cancel()
             await stack.aclose()
+            if self._tracing is not None:
+                self._tracing.cancel()
+                await asyncio.wait({self._tracing})
             await link.close()
             linking.cancel()
 
@@ -68,13 +75,28 @@ class Worker:
             link.applied(told.generation)
 
     async def _serve(self, settings: Settings, link: ControlLink) -> Stop:
-        servicer = ExtProcServicer(current=self._now, recorder=link, wall=time.time, timer=time.perf_counter)
+        servicer = ExtProcServicer(
+            current=self._now,
+            recorder=link,
+            wall=time.time,
+            timer=time.perf_counter,
+            tracer=self._tracer(settings, link),
+        )
         listeners = ext_proc_listeners(settings)
         if self._number > len(listeners):
             raise CannotStart(f"worker {self._number} has no address: there are {len(listeners)}")
         bound, stop = await serve(settings, servicer, absolute(listeners[self._number - 1], self._state_dir))
         log.info("worker %d listens on %s", self._number, bound)
         return stop
+
+    def _tracer(self, settings: Settings, link: ControlLink) -> SpanExport | None:
+        if not settings.tracing.enabled:
+            return None
+        export = SpanExport(
+            settings.tracing, version=__version__, instance=f"worker-{self._number}", count=link.trace_spans
+        )
+        self._tracing = spawn(self._group, export.run(), name="export spans")
+        return export
 
     def _now(self) -> Snapshot:
         assert self._current is not None, "nobody listens before the first snapshot"
