@@ -7,7 +7,7 @@
 # make test-vllm  the tests that need a real vLLM (2.5 GB), where one can be installed
 VENV ?= .venv
 BIN := $(VENV)/bin
-DEBIAN_PACKAGES := nghttp2-client prometheus prometheus-alertmanager g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+DEBIAN_PACKAGES := nghttp2-client prometheus prometheus-alertmanager g++ libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc chromium
 REAL := tests/engines_real
 ARGS ?=
 PARALLEL ?= --numprocesses auto --maxprocesses 4

@@ -25,6 +25,7 @@ from extproc.edge import (
     ext_proc,
     grpc_server,
     health,
+    live_page,
     operator_socket,
     protection_page,
     secrets,
@@ -36,6 +37,7 @@ from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.incidents import Incidents
 from extproc.edge.metrics import Metrics
 from extproc.edge.protection_metrics import ProtectionMetrics
+from extproc.edge.span_export import SpanExport
 from extproc.edge.state_file import StateFile
 from extproc.edge.traffic_metrics import TrafficMetrics
 from extproc.edge.webhook import Webhook
@@ -217,7 +219,7 @@ class Sidecar:
         self._group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._keeper = Keeper(self._board, self._source.told, self._group)
         audit_path = self._state_dir / self._settings.audit.path
-        audit = self._open_audit(audit_path)
+        self._audit = audit = self._open_audit(audit_path)
         self._merging = await self._merge_audit(audit_path, audit)
         self._metrics = Metrics(version=__version__)
         self._metrics.watch_audit(audit)
@@ -328,6 +330,7 @@ class Sidecar:
             recorder=Recorder(self._metrics.recorded, audit),
             wall=time.time,
             timer=time.perf_counter,
+            tracer=await self._export_spans(),
         )
         address = absolute(self._settings.listeners.ext_proc, self._state_dir)
         bound, stop = await serve(self._settings, servicer, address, self._health)
@@ -335,6 +338,16 @@ class Sidecar:
         self._stack.push_async_callback(stop, self._settings.shutdown_grace_s)
         self._stack.callback(self._health.set_serving, False)
         return bound
+
+    async def _export_spans(self) -> SpanExport | None:
+        """Ends after the last stream."""
+        config, count = self._settings.tracing, self._metrics.recorded.trace_spans
+        if not config.enabled:
+            return None
+        export = SpanExport(config, version=__version__, instance="extproc", count=count)
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._stack.callback(spawn(group, export.run(), name="export spans").cancel)
+        return export
 
     async def _await_workers(self, audit: AuditFile) -> str:
         """They come by themselves: whoever started this process starts them."""
@@ -366,7 +379,9 @@ class Sidecar:
 
     async def _serve_admin(self) -> str:
         sources = self._admin_sources()
-        return await self._serve_http(admin.application(sources), self._settings.listeners.admin)
+        app = admin.application(sources)
+        live_page.LivePage(lambda: admin.status_sections(sources), admin.LINKS).add_to(app)
+        return await self._serve_http(app, self._settings.listeners.admin)
 
     async def _serve_metrics(self) -> str | None:
         address = self._settings.listeners.metrics
@@ -392,6 +407,7 @@ class Sidecar:
             snapshot=lambda: admin.describe(self._board.current),
             metrics=self._metrics.exposition,
             weights=lambda: weights_page.describe(self._control.report, now=time.monotonic()),
+            traffic=lambda: self._control.traffic(self._audit.latest()),
             status=self._status,
             events=self._incidents.last,
             uptime=lambda: time.monotonic() - self._started,

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from extproc import yaml_text
 from extproc.codec.xds import encode
 from extproc.deployment import engines, plan
-from extproc.edge import access_log, usage, xds
+from extproc.edge import access_log, traffic_page, usage, xds
 from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.engine_health import EngineHealth
 from extproc.edge.prometheus_query import Queries
@@ -40,6 +40,7 @@ from extproc.loops.health_checks import Checked, HealthChecks
 from extproc.loops.latency import Latency
 from extproc.loops.protection import LoadOf, Protector
 from extproc.loops.readings import Readings
+from extproc.loops.recent import Recent
 from extproc.loops.reconcile import Reconciler, Report, View, World, view_of, views_of
 from extproc.loops.targets import grpc_url, own, targets
 from extproc.loops.tasks import monotonic, spawn, wall
@@ -94,6 +95,7 @@ class ControlPlane:
         self._metrics = metrics
         self._latency = Latency(window_s=settings.weights.window_s)
         self._traffic = traffic(self._pool_of)
+        self.recent = Recent(self._pool_of)
         self.protector = protection(self._pool_of, self._loads)
         self.board: Board[Views] = Board(Views(0))
         self._files = XdsFiles(state_dir / FOLDER, on_failure=metrics.file_failed)
@@ -326,6 +328,14 @@ class ControlPlane:
         self._latency.record(samples, now=now)
         self.protector.record(samples, now=now)
         self._traffic.finished(samples)
+        self.recent.finished(samples, now=now, wall=wall())
+
+    def traffic(self, audit: Iterable[bytes]) -> dict[str, object]:
+        """What goes through, for people; `audit` are the last JSON lines of the audit file."""
+        now = monotonic()
+        return traffic_page.describe(
+            self.recent.rates(now=now), self._latency.by_tier(now=now), self.recent.last(), audit
+        )
 
     def usage_ended(self, outcome: ReadOutcome, reason: str) -> None:
         self._traffic.usage_ended(outcome, reason)

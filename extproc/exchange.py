@@ -74,6 +74,19 @@ class Exchange:
         """Whether nothing of the request is left to come."""
         return self.state in (State.ENDED, State.CLOSED)
 
+    @property
+    def arrival(self) -> Arrival | None:
+        """The request as its headers tell it; None before they came."""
+        return self._arrival
+
+    @property
+    def request_id(self) -> str:
+        """As Envoy gave it; "" before the headers, and where there is none. Each byte is one character."""
+        if self._arrival is None:
+            return ""
+        # Latin-1 gives every byte a character, so that each record can be written.
+        return (self._arrival.headers.one("x-request-id") or b"")[:MAX_REQUEST_ID].decode("latin-1")
+
     def handle(self, event: Event, snapshot: Snapshot, *, now: float) -> list[Command]:
         """The commands for one event; `now` in seconds since the epoch goes into audit records."""
         try:
@@ -135,8 +148,6 @@ class Exchange:
         if len(body) > snapshot.limits.max_body_bytes:
             raise too_large(snapshot.limits.max_body_bytes)
         judged = judge(body, arrival, snapshot)
-        # Latin-1 gives every byte a character, so that each record can be written.
-        request_id = (arrival.headers.one("x-request-id") or b"")[:MAX_REQUEST_ID].decode("latin-1")
         outcome = judged.outcome
         answer = Continue(
             BODY_PHASE,
@@ -146,7 +157,7 @@ class Exchange:
             clear_route_cache=True,
             metadata=outcome.metadata,
         )
-        lines = audit_lines(outcome.audit, request_id, now)
+        lines = audit_lines(outcome.audit, self.request_id, now)
         return [RecordDecision(arrival.target, outcome.decision, lines), answer]
 
 

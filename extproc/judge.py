@@ -238,6 +238,7 @@ def _decision(
         changes=changes,
         fallback=destination.fallback,
         probe=destination.probe,
+        model=context.request.model,
     )
 
 

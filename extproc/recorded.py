@@ -21,7 +21,7 @@ DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
-FAMILIES = ("requests", "classified", "fallbacks", "changes", "passed", "rejections", "streams", "dropped")
+FAMILIES = ("requests", "classified", "fallbacks", "changes", "passed", "rejections", "streams", "dropped", "trace_spans")
 """Of counters. `dropped`: audit records that nobody will find."""
 
 
@@ -120,6 +120,10 @@ class Recorded:
 
     def dropped(self, records: int) -> None:
         self.counts["dropped"].add((), records)
+
+    def trace_spans(self, result: str, spans: int) -> None:
+        if spans:
+            self.counts["trace_spans"].add((result,), spans)
 
     def decision_seconds(self, seconds: float) -> None:
         self.buckets["decision"].at(()).observe(seconds)

@@ -31,6 +31,7 @@ from extproc.request.classify.rules import Rules
 from extproc.request.classify.settings import IntentConfig
 from extproc.request.classify.weights import Weights
 from extproc.snapshot import Classifier, Limits, Snapshot
+from extproc.tracing.settings import TracingConfig
 from extproc.trust import Tenants, Trust, digest, tenant_name
 
 C = TypeVar("C", bound=Config)
@@ -47,6 +48,7 @@ NEEDS_RESTART = (
     "shutdown_grace_s",
     "usage",
     "xds",
+    "tracing",
 )
 """Keys whose change Envoy or the sockets must follow as well."""
 
@@ -177,6 +179,7 @@ class Settings(Config):
     transport: Literal["fast", "grpc"]
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=256)]
     audit: AuditConfig
+    tracing: TracingConfig
     shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
 
     def parameters(self) -> ParameterSet:

@@ -8,12 +8,13 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from extproc import intent_model
+from extproc import __version__, intent_model
 from extproc.codec.workers import SOCKET, SnapshotTold, protection_of, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
 from extproc.edge.audit_merge import Spill
 from extproc.edge.control_link import ControlLink
 from extproc.edge.ext_proc import ExtProcServicer
+from extproc.edge.span_export import SpanExport
 from extproc.errors import CannotStart
 from extproc.loops.tasks import spawn
 from extproc.request.classify.intent import Unsure
@@ -34,6 +35,7 @@ class Worker:
         self._current: Snapshot | None = None
         self._keep_bytes = 0
         self._unsure = UnsureTexts(state_dir, number, lambda: self._keep_bytes)
+        self._tracing: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. CannotStart where it cannot listen."""
@@ -45,11 +47,15 @@ class Worker:
     async def _run(self, stop: asyncio.Event) -> None:
         link = ControlLink(self._state_dir / SOCKET, self._number)
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            self._group = group
             linking = spawn(group, link.run(), name="control link")
             following = spawn(group, self._follow(link, stack), name="follow snapshots")
             await stop.wait()
             following.cancel()
             await stack.aclose()
+            if self._tracing is not None:
+                self._tracing.cancel()
+                await asyncio.wait({self._tracing})
             await link.close()
             self._unsure.close()
             linking.cancel()
@@ -74,13 +80,28 @@ class Worker:
             link.applied(told.generation)
 
     async def _serve(self, settings: Settings, link: ControlLink) -> Stop:
-        servicer = ExtProcServicer(current=self._now, recorder=link, wall=time.time, timer=time.perf_counter)
+        servicer = ExtProcServicer(
+            current=self._now,
+            recorder=link,
+            wall=time.time,
+            timer=time.perf_counter,
+            tracer=self._tracer(settings, link),
+        )
         listeners = ext_proc_listeners(settings)
         if self._number > len(listeners):
             raise CannotStart(f"worker {self._number} has no address: there are {len(listeners)}")
         bound, stop = await serve(settings, servicer, absolute(listeners[self._number - 1], self._state_dir))
         log.info("worker %d listens on %s", self._number, bound)
         return stop
+
+    def _tracer(self, settings: Settings, link: ControlLink) -> SpanExport | None:
+        if not settings.tracing.enabled:
+            return None
+        export = SpanExport(
+            settings.tracing, version=__version__, instance=f"worker-{self._number}", count=link.trace_spans
+        )
+        self._tracing = spawn(self._group, export.run(), name="export spans")
+        return export
 
     def _now(self) -> Snapshot:
         assert self._current is not None, "nobody listens before the first snapshot"

@@ -6,7 +6,6 @@ secrets. Nothing can be changed through this port: it has no methods but GET and
 
 from __future__ import annotations
 
-import html
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -18,25 +17,20 @@ from aiohttp import web
 
 from extproc import __version__
 from extproc.errors import CannotStart
+from extproc.page.sections import sections
 from extproc.snapshot import Snapshot
 
 HEADERS = {
     "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
     "Server": "extproc",
+    "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
 
-LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights", "/status", "/events")
+POLICY = "default-src 'none'; frame-ancestors 'none'"
+"""The content security policy of pages that bring none of their own."""
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin-top: 1.5rem; }
-table { border-collapse: collapse; }
-th, td { text-align: left; padding: .2rem 1.2rem .2rem 0; vertical-align: top; }
-th { font-weight: 600; } tr + tr { border-top: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
-"""
+LINKS = ("/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights", "/traffic", "/status", "/events")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +45,7 @@ class AdminSources:
     config: Callable[[], Mapping[str, object]]
     snapshot: Callable[[], Mapping[str, object]]
     weights: Callable[[], Mapping[str, object]]
+    traffic: Callable[[], Mapping[str, object]]
     status: Callable[[], Mapping[str, object]]
     events: Callable[[], Iterable[object]]
     metrics: Callable[[], tuple[bytes, str]]
@@ -69,14 +64,27 @@ def describe(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
+def status_sections(sources: AdminSources) -> dict[str, str]:
+    """The parts of the status page at this moment."""
+    snapshot = sources.snapshot()
+    head = {
+        "state": sources.ready() or "ready",
+        "version": __version__,
+        "uptime": timedelta(seconds=int(sources.uptime())),
+        "generation": snapshot.get("generation", "none"),
+        "parameter_set": snapshot.get("parameter_set", "none"),
+    }
+    return sections(head, sources.weights(), sources.status(), sources.traffic())
+
+
 def application(sources: AdminSources) -> web.Application:
-    """All pages."""
+    """All pages for people but the status page, which is live."""
     pages = _Pages(sources)
     app = metrics_application(sources)
-    app.router.add_get("/", pages.status)
     app.router.add_get("/config", pages.config)
     app.router.add_get("/snapshot", pages.snapshot)
     app.router.add_get("/weights", pages.weights)
+    app.router.add_get("/traffic", pages.traffic)
     app.router.add_get("/status", pages.protection)
     app.router.add_get("/events", pages.events)
     return app
@@ -131,6 +139,9 @@ class _Pages:
     async def weights(self, _: web.Request) -> web.Response:
         return _json(self._sources.weights())
 
+    async def traffic(self, _: web.Request) -> web.Response:
+        return _json(self._sources.traffic())
+
     async def protection(self, _: web.Request) -> web.Response:
         return _json(self._sources.status())
 
@@ -138,70 +149,16 @@ class _Pages:
         """The newest first."""
         return _json(list(self._sources.events()))
 
-    async def status(self, _: web.Request) -> web.Response:
-        snapshot = self._sources.snapshot()
-        facts = {
-            "Version": __version__,
-            "State": self._sources.ready() or "ready",
-            "Uptime": timedelta(seconds=int(self._sources.uptime())),
-            "Generation": snapshot.get("generation", "none"),
-            "Parameter set": snapshot.get("parameter_set", "none"),
-        }
-        body = (
-            f"<h1>extproc</h1>{_facts(facts)}"
-            f"<h2>Pools</h2>{_pools(snapshot.get('pools'))}"
-            f"<h2>Limits</h2>{_facts(_mapping(snapshot.get('limits')))}"
-            f"<h2>Pages</h2><p>{' · '.join(_link(path) for path in LINKS)}</p>"
-        )
-        return web.Response(text=_document(body), content_type="text/html", charset="utf-8")
-
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
+    response.headers.setdefault("Content-Security-Policy", POLICY)
 
 
 def _json(value: object) -> web.Response:
     """Indented, in the given order; values JSON does not know as their text."""
     body = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2)
     return web.Response(body=body + b"\n", content_type="application/json")
-
-
-def _document(body: str) -> str:
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>extproc</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
-        f"<body>{body}</body></html>\n"
-    )
-
-
-def _facts(facts: Mapping[str, object]) -> str:
-    rows = "".join(f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in facts.items())
-    return f"<table>{rows}</table>" if rows else "<p>none</p>"
-
-
-def _pools(pools: object) -> str:
-    rows = [_mapping(pool) for pool in pools] if isinstance(pools, list | tuple) else []
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    if not columns:
-        return "<p>none</p>"
-    lines = (_row("td", (row.get(column, "") for column in columns)) for row in rows)
-    return f"<table>{_row('th', columns)}{''.join(lines)}</table>"
-
-
-def _row(tag: str, cells: Iterable[object]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>"
-
-
-def _link(path: str) -> str:
-    return f'<a href="{path}">{path}</a>'
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value))
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _reason(error: Exception) -> str:

@@ -132,6 +132,13 @@ class ControlLink:
             self._due = True
             self._waking = self._loop.call_later(ENDED_S, self.settle)
 
+    def trace_spans(self, result: str, spans: int) -> None:
+        """Said soon: these come when no stream may."""
+        self._recorded.trace_spans(result, spans)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self.settle)
+
     async def run(self) -> None:
         """Connect, and connect again, until cancelled."""
         while True:

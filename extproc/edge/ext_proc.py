@@ -29,6 +29,9 @@ from extproc.model.commands import (
     RecordReject,
     Reject,
 )
+from extproc.model.events import Event
+from extproc.model.names import Dialect
+from extproc.request.headers import Headers
 from extproc.snapshot import Snapshot
 
 log = logging.getLogger("extproc.ext_proc")
@@ -51,6 +54,21 @@ class Recorder(Protocol):
         """Make sure of what was recorded, before it is answered."""
 
 
+class Tracer(Protocol):
+    """Told of decisions; the times in seconds since the epoch. Never waits nor raises."""
+
+    def decided(
+        self,
+        record: RecordDecision | RecordReject,
+        headers: Headers,
+        dialect: Dialect | None,
+        *,
+        request_id: str,
+        started_s: float,
+        ended_s: float,
+    ) -> None: ...
+
+
 class ProtocolViolation(Exception):
     """The peer broke the protocol: nothing can answer its message."""
 
@@ -65,15 +83,17 @@ class ExtProcServicer:
         recorder: Recorder,
         wall: Callable[[], float],
         timer: Callable[[], float],
+        tracer: Tracer | None = None,
     ) -> None:
         self.current = current
         self.recorder = recorder
         self.wall = wall
         self.timer = timer
+        self.tracer = tracer
 
     def open(self) -> Call:
         """A stream begins."""
-        return Call(self)
+        return Call(self) if self.tracer is None else TracedCall(self, self.tracer)
 
     def failed(self, error: Exception) -> Failure:
         """How a stream ends whose `answer` raised."""
@@ -108,7 +128,7 @@ class Call:
     def __init__(self, servicer: ExtProcServicer) -> None:
         servicer.recorder.stream_opened()
         self._servicer = servicer
-        self._exchange = Exchange()
+        self._exchange: Exchange = Exchange()
         self._seconds = 0.0
 
     @property
@@ -131,6 +151,48 @@ class Call:
         self._servicer.recorder.stream_ended(outcome)
         if self._seconds:
             self._servicer.recorder.decision_seconds(self._seconds)
+
+
+class _Noting(Exchange):
+    """Remembers what was decided: without tracing there is none, and a decision costs what it did."""
+
+    __slots__ = ("decided",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decided: RecordDecision | RecordReject | None = None
+
+    def handle(self, event: Event, snapshot: Snapshot, *, now: float) -> list[Command]:
+        commands = super().handle(event, snapshot, now=now)
+        for command in commands:
+            if isinstance(command, RecordDecision | RecordReject):
+                self.decided = command
+        return commands
+
+
+class TracedCall(Call):
+    """A stream whose decision becomes a span: it lasts from the first message to the end of the stream."""
+
+    __slots__ = ("_noting", "_started_s", "_tracer")
+
+    def __init__(self, servicer: ExtProcServicer, tracer: Tracer) -> None:
+        super().__init__(servicer)
+        self._exchange = self._noting = _Noting()
+        self._tracer = tracer
+        self._started_s = servicer.wall()
+
+    def ended(self, outcome: str) -> None:
+        super().ended(outcome)
+        decided, arrival = self._noting.decided, self._noting.arrival
+        if decided is not None and arrival is not None:
+            self._tracer.decided(
+                decided,
+                arrival.headers,
+                arrival.target.dialect,
+                request_id=self._noting.request_id,
+                started_s=self._started_s,
+                ended_s=self._servicer.wall(),
+            )
 
 
 def execute(command: Command, recorder: Recorder) -> bytes | None:

@@ -54,6 +54,7 @@ class Metrics:
         self._counts("passed", "Requests passed untouched.", "reason")
         self._counts("rejections", "Rejected requests.", "reason", "status")
         self._counts("streams", "Ended ext_proc streams.", "outcome")
+        self._counts("trace_spans", "Spans of decisions by what became of them.", "result")
         self._buckets("granted", "llm_granted_tokens", "Granted output length.", "tier")
         self._buckets("decision", "llm_decision_seconds", "Time to decide.")
         self._reloads = collectors.counts(

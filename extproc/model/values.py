@@ -109,6 +109,8 @@ class Decision(Struct, frozen=True):
     """Why it goes to a light pool; "" = it does not."""
     probe: bool = False
     """It tries out what is half open."""
+    model: str | None = None
+    """As the client names it."""
 
 
 class AuditRecord(Struct, frozen=True, rename={"from_": "from"}):

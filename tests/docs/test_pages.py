@@ -231,6 +231,12 @@ def test_intent_page(reader: Reader) -> None:
     assert keep.keep_unsure and own.model == "my-intent.npz"
 
 
+def test_status_page_page(reader: Reader) -> None:
+    (traffic,) = commands("docs/status-page.md")
+    reader.types("make up")
+    assert '"overrides"' in reader.types(traffic)
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")

@@ -14,7 +14,16 @@ import pytest
 from aiohttp import web
 
 from extproc import __version__
-from extproc.edge.admin import AdminSources, application, describe, metrics_application, start
+from extproc.edge.admin import (
+    LINKS,
+    AdminSources,
+    application,
+    describe,
+    metrics_application,
+    start,
+    status_sections,
+)
+from extproc.edge.live_page import LivePage
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
 from extproc.model.topology import Role
@@ -22,7 +31,10 @@ from extproc.registry import PoolFacts
 from extproc.snapshot import Limits, Snapshot
 from tests.ports import free_port
 
-PAGES = ("/", "/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights")
+PAGES = ("/", "/metrics", "/healthz", "/readyz", "/config", "/snapshot", "/weights", "/traffic")
+
+
+POOLS = [{"name": "chat", "engine": "vllm", "total": 1000}, {"name": "<b>", "engine": "triton"}]
 
 
 class Color(StrEnum):
@@ -41,7 +53,7 @@ class World:
             "pools": [{"name": "chat", "engine": "vllm"}, {"name": "<b>", "engine": "triton"}],
             "limits": {"max_body_bytes": 1048576},
         }
-        self.weights: dict[str, object] = {"pools": [{"name": "chat", "total": 1000}]}
+        self.weights: dict[str, object] = {"pools": POOLS}
 
     def sources(self) -> AdminSources:
         return AdminSources(
@@ -49,6 +61,7 @@ class World:
             config=lambda: self.settings,
             snapshot=lambda: self.world,
             weights=lambda: self.weights,
+            traffic=lambda: {"rates": []},
             status=lambda: {"breakers": []},
             events=lambda: ({"kind": "drift"},),
             metrics=lambda: (b"llm_x 1\n", "text/plain; version=0.0.4; charset=utf-8"),
@@ -59,6 +72,9 @@ class World:
 class Client:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
+
+    def opened(self, path: str) -> Any:
+        return self._session.get(path)
 
     async def get(self, path: str, method: str = "GET") -> tuple[int, str, Any]:
         async with self._session.request(method, path) as response:
@@ -73,7 +89,10 @@ def world() -> World:
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[Client]:
     port = free_port()
-    runner = await start(application(world.sources()), "127.0.0.1", port)
+    sources = world.sources()
+    app = application(sources)
+    LivePage(lambda: status_sections(sources), LINKS).add_to(app)
+    runner = await start(app, "127.0.0.1", port)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         yield Client(session)
     await runner.cleanup()
@@ -83,10 +102,17 @@ async def test_the_status_page_shows_the_state_and_is_complete_in_itself(client:
     status, text, headers = await client.get("/")
     assert status == 200
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    for expected in (__version__, "1 day, 1:01:01", "default@abc", "chat", "vllm", "1048576", 'href="/metrics"'):
+    for expected in (__version__, "1 day, 1:01:01", "default@abc", "chat", "vllm", 'href="/metrics"'):
         assert expected in text
-    assert "http:" not in text and "https:" not in text and "<script" not in text
-    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "http:" not in text and "https:" not in text and " src=" not in text and "style=" not in text
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+async def test_pages_without_a_script_allow_none(client: Client) -> None:
+    for path in ("/config", "/live", "/nothing", "/metrics"):
+        async with client.opened(path) as response:
+            assert response.headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
 
 
 async def test_the_status_page_escapes_what_it_shows(client: Client) -> None:
@@ -96,7 +122,7 @@ async def test_the_status_page_escapes_what_it_shows(client: Client) -> None:
 
 
 async def test_the_status_page_stands_an_empty_world(client: Client, world: World) -> None:
-    world.world = {}
+    world.world = world.weights = {}
     world.not_ready = "draining"
     status, text, _ = await client.get("/")
     assert status == 200
@@ -142,7 +168,7 @@ async def test_snapshot_is_json(client: Client) -> None:
 async def test_weights_are_json(client: Client) -> None:
     status, text, headers = await client.get("/weights")
     assert (status, headers["Content-Type"]) == (200, "application/json")
-    assert json.loads(text) == {"pools": [{"name": "chat", "total": 1000}]}
+    assert json.loads(text) == {"pools": POOLS}
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -182,7 +208,7 @@ async def test_the_second_address_has_metrics_and_probes_only(world: World) -> N
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         statuses = [(await Client(session).get(path))[0] for path in PAGES]
     await runner.cleanup()
-    assert statuses == [404, 200, 200, 200, 404, 404, 404]
+    assert statuses == [404, 200, 200, 200, 404, 404, 404, 404]
 
 
 async def test_a_taken_port_is_one_clear_line(world: World) -> None:
