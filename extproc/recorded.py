@@ -21,7 +21,17 @@ DECISION_BUCKETS_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.
 
 TOKEN_BUCKETS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
-FAMILIES = ("requests", "classified", "fallbacks", "changes", "passed", "rejections", "streams", "dropped", "trace_spans")
+FAMILIES = (
+    "requests",
+    "classified",
+    "fallbacks",
+    "changes",
+    "passed",
+    "rejections",
+    "streams",
+    "dropped",
+    "trace_spans",
+)
 """Of counters. `dropped`: audit records that nobody will find."""
 
 

@@ -135,6 +135,7 @@ class ControlLink:
     def trace_spans(self, result: str, spans: int) -> None:
         """Said soon: these come when no stream may."""
         self._recorded.trace_spans(result, spans)
+        self._recorded_more = True
         if not self._due:
             self._due = True
             self._loop.call_soon(self.settle)
