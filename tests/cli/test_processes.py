@@ -86,11 +86,15 @@ async def test_an_admin_interface_that_is_not_ready_yet(tmp_path: Path) -> None:
         writer.close()
 
     admin = tmp_path / "admin"
-    assert await processes._is_live(admin) is False
+
+    async def live() -> bool:
+        return await processes._is_live(lambda: asyncio.open_unix_connection(str(admin)), "/ready")
+
+    assert await live() is False
     server = await asyncio.start_unix_server(serve, admin)
     async with server:
-        assert await processes._is_live(admin) is False
-        assert await processes._is_live(admin) is True
+        assert await live() is False
+        assert await live() is True
 
 
 def test_a_free_port() -> None:
