@@ -16,7 +16,8 @@ PROMPTS = (
     "I want to return these shoes, they do not fit",
     "Recommend me a book for a long train ride",
     "Explain how a refrigerator works",
-)
+    "Track the parcel 370795561790",
+)  # seven: with three paths every prompt takes every path
 PATHS = ("/v2/models/text/generate", "/v2/models/text/generate", "/v2/models/text_stream/generate_stream")
 SAY_S = 10.0
 
