@@ -18,6 +18,9 @@ from extproc.settings import Settings
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
+TRACE_HEADERS = ("traceparent", "tracestate")
+"""Sent by Envoy while tracing is on."""
+
 
 class Standing(Struct, frozen=True):
     """How an endpoint stands: `weight` >= 1; a draining one gets no new request."""
@@ -43,7 +46,7 @@ def plan(settings: Settings, state_dir: Path, engines: tuple[EngineCluster, ...]
         max_body_bytes=settings.limits.max_body_bytes,
         extra_paths=tuple(settings.extra_paths),
         # Also while no key is listed: keys may come with a reload, which Envoy does not see.
-        extra_allowed_headers=(settings.tenants.key_header,),
+        extra_allowed_headers=(settings.tenants.key_header, *(TRACE_HEADERS if settings.tracing.enabled else ())),
         usage=settings.usage.enabled,
     )
 

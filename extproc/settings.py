@@ -49,6 +49,7 @@ NEEDS_RESTART = (
     "usage",
     "xds",
     "tracing",
+    "logging",
 )
 """Keys whose change Envoy or the sockets must follow as well."""
 
@@ -136,6 +137,12 @@ class AuditConfig(Config):
     max_pending: Annotated[int, Field(ge=1)]
 
 
+class LoggingConfig(Config):
+    """How lines on stderr look; which of them there are is `--log-level`."""
+
+    format: Literal["console", "json"]
+
+
 class WebhookConfig(Config):
     """Where incidents are sent, both by reference; `token` becomes `Authorization: Bearer`."""
 
@@ -180,6 +187,7 @@ class Settings(Config):
     workers: Literal["auto"] | Annotated[int, Field(ge=1, le=256)]
     audit: AuditConfig
     tracing: TracingConfig
+    logging: LoggingConfig
     shutdown_grace_s: Annotated[float, Field(ge=0, le=3600)]
 
     def parameters(self) -> ParameterSet:

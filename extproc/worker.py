@@ -11,6 +11,7 @@ from pathlib import Path
 from extproc import __version__, intent_model
 from extproc.codec.workers import SOCKET, SnapshotTold, protection_of, snapshot_of
 from extproc.deployment import absolute, ext_proc_listeners
+from extproc.edge import log_lines
 from extproc.edge.audit_merge import Spill
 from extproc.edge.control_link import ControlLink
 from extproc.edge.ext_proc import ExtProcServicer
@@ -73,6 +74,7 @@ class Worker:
             self._current, self._keep_bytes = built, settings.intent.keep_bytes
             before = (told, settings, built)
             if not serving:
+                log_lines.configure(settings.logging.format)
                 link.spill_to(Spill(self._state_dir / settings.audit.path, self._number))
                 grace_s, stop = settings.shutdown_grace_s, await self._serve(settings, link)
                 stack.push_async_callback(stop, grace_s)

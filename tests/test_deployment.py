@@ -141,6 +141,11 @@ def test_the_plan_of_the_defaults() -> None:
     assert made.usage is False
 
 
+def test_while_tracing_envoy_sends_what_a_trace_is_continued_by() -> None:
+    traced = plan(load("tracing: {enabled: true}"), STATE, ())
+    assert traced.extra_allowed_headers == ("authorization", "traceparent", "tracestate")
+
+
 def test_the_plan_follows_the_settings() -> None:
     over = ONE + (
         "failure_mode: closed\nunknown_paths: pass\nextra_paths: [/a, /b/*]\nlimits: {max_body_bytes: 4096}\n"

@@ -14,6 +14,7 @@ from extproc.cli.signals import stop_on_signals
 from extproc.cli.supervise import Kept, keep
 from extproc.cli.worker import kept
 from extproc.deployment import workers
+from extproc.edge import log_lines
 from extproc.settings import ListenersConfig, Settings, parsed
 
 
@@ -28,6 +29,7 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     source = ConfigSource(arguments.config, lambda settings: adjusted(settings, arguments))
+    log_lines.configure(source.settings.logging.format)
     state_dir = state_directory(arguments.state_dir)
     count = workers(source.settings)
     if count == 1:

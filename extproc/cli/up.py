@@ -22,6 +22,7 @@ from extproc.cli.render import last_good, rendered, static
 from extproc.cli.serve import adjusted
 from extproc.cli.signals import stop_on_signals
 from extproc.deployment import address, tcp, workers
+from extproc.edge import log_lines
 from extproc.edge.grpc_server import MAX_SOCKET_PATH, check_free, clear_stale
 from extproc.errors import CannotStart
 from extproc.model.names import Engine
@@ -75,6 +76,7 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
         if standin:
             engines = standin_engines(await stack.enter_async_context(processes.standin()))
         source = ConfigSource(arguments.config, lambda given: with_engines(given, arguments, engines, standin))
+        log_lines.configure(source.settings.logging.format)
         sidecar = Sidecar(source, state_dir)
         listening = await stack.enter_async_context(sidecar)
         running = await _workers(stack, sidecar, source.settings, state_dir, arguments.log_level)

@@ -141,8 +141,12 @@ class Call:
         makes a status of."""
         servicer, answer = self._servicer, None
         started = servicer.timer()
-        for command in self._exchange.handle(codec.event(message), servicer.current(), now=servicer.wall()):
-            answer = execute(command, servicer.recorder) or answer
+        try:
+            for command in self._exchange.handle(codec.event(message), servicer.current(), now=servicer.wall()):
+                answer = execute(command, servicer.recorder) or answer
+        except Exception as error:
+            error.add_note(self._exchange.request_id)  # for the log line of `failed`
+            raise
         self._seconds += servicer.timer() - started
         return answer
 
@@ -221,11 +225,14 @@ class Failure(NamedTuple):
 
 
 def failed(error: Exception) -> Failure:
-    """Says it in the log, without a byte of the request."""
+    """Says it in the log, with the request's id and without a byte of it. `Call.answer` notes the id."""
+    about = {"request_id": getattr(error, "__notes__", [""])[-1]}
     if isinstance(error, (ProtocolViolation, DecodeError)):
-        log.warning("stream aborted: %s", error if isinstance(error, ProtocolViolation) else "no message")
+        log.warning(
+            "stream aborted: %s", error if isinstance(error, ProtocolViolation) else "no message", extra=about
+        )
         return Failure(INVALID_ARGUMENT, "protocol violation", "protocol_violation")
-    log.error("stream failed: %s at %s", type(error).__name__, where(error))
+    log.error("stream failed: %s at %s", type(error).__name__, where(error), extra=about)
     return Failure(INTERNAL, "internal error", "failed")
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from extproc.settings import load
+from tests.collector import Collector
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,6 +236,27 @@ def test_status_page_page(reader: Reader) -> None:
     (traffic,) = commands("docs/status-page.md")
     reader.types("make up")
     assert '"overrides"' in reader.types(traffic)
+
+
+def test_tracing_page(reader: Reader) -> None:
+    check, *_ = commands("docs/tracing.md")
+    check, up, curl, metrics = check.splitlines()
+    (reader.home / "traced.yaml").write_text(yaml_blocks("docs/tracing.md")[0])
+    with Collector() as collector:
+        known = "http://127.0.0.1:4318/v1/traces"
+        text = (reader.home / "traced.yaml").read_text()
+        assert known in text
+        (reader.home / "traced.yaml").write_text(text.replace(known, collector.url))
+        assert "valid, parameter set default@" in reader.types(check)
+        reader.types(up)
+        assert "tier=strict" in reader.types(curl)
+        deadline = time.monotonic() + START_S
+        while 'result="exported"} 1.0' not in reader.types(metrics.replace(" | grep llm_trace_spans", "")):
+            assert time.monotonic() < deadline, "no span"
+            time.sleep(0.1)
+        reader.types(metrics)
+        (span,) = collector.spans()
+        assert span.parent_span_id.hex() in curl
 
 
 def test_operations_page(reader: Reader) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extproc.edge.audit_file import AuditFile
+from extproc.edge.audit_file import LATEST, AuditFile
 from extproc.errors import CannotStart
 from extproc.model.values import AuditRecord
 
@@ -464,3 +464,10 @@ def test_closed_before_one_waits(tmp_path: Path, opened: Opened) -> None:
     assert file.append_waiting(()) is True
     assert file.append_waiting((record(1),)) is False
     assert file.dropped == 0
+
+
+def test_the_latest_are_few_and_the_newest_first(tmp_path: Path, opened: Opened) -> None:
+    file = opened(tmp_path / "audit.jsonl")
+    assert file.latest() == ()
+    file.append([record(number) for number in range(LATEST + 5)])
+    assert file.latest() == tuple(record(number) for number in range(LATEST + 4, 4, -1))

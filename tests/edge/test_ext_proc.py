@@ -14,9 +14,11 @@ import pytest
 
 from extproc.codec.wire import ext_proc_pb2 as pb
 from extproc.edge import grpc_server
-from extproc.edge.ext_proc import PATH, ExtProcServicer, ProtocolViolation, handler, where
+from extproc.edge.ext_proc import PATH, ExtProcServicer, ProtocolViolation, failed, handler, where
 from extproc.edge.http2_server import Http2Server
 from extproc.model.commands import RecordDecision, RecordPass, RecordReject
+from extproc.model.names import Dialect
+from extproc.request.headers import Headers
 from extproc.snapshot import Snapshot
 from tests.decide.worlds import world
 
@@ -119,6 +121,67 @@ def test_a_broken_protocol_has_no_answer() -> None:
     with pytest.raises(ProtocolViolation, match="RequestBodyReceived in state start"):
         servicer(notes).open().answer(body(b"{}"))
     assert notes.told == []
+
+
+def test_a_failed_stream_is_logged_with_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    first = pb.ProcessingRequest.FromString(headers())
+    first.request_headers.headers.headers.add(key="x-request-id", raw_value=b"r-1")
+    with pytest.raises(ProtocolViolation) as caught:
+        call = servicer(Notes()).open()
+        call.answer(first.SerializeToString())
+        call.answer(headers())
+    failed(caught.value)
+    (line,) = caplog.records
+    assert getattr(line, "request_id", None) == "r-1"
+
+
+def test_what_fails_before_its_headers_has_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    failed(RuntimeError(MARKER))
+    (line,) = caplog.records
+    assert getattr(line, "request_id", None) == ""
+    assert MARKER not in caplog.text
+
+
+class Traced:
+    """A tracer that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, bytes | None, str, float]] = []
+
+    def decided(
+        self, record: RecordDecision | RecordReject, headers: Headers, dialect: Dialect | None, *,
+        request_id: str, started_s: float, ended_s: float,
+    ) -> None:  # fmt: skip
+        self.told.append((type(record), headers.one("traceparent"), request_id, ended_s - started_s))
+
+
+@pytest.mark.parametrize(("content", "kind"), [(b"{}", RecordDecision), (b"[]", RecordReject)])
+def test_a_tracer_is_told_of_decisions_when_the_stream_ends(content: bytes, kind: type) -> None:
+    first = pb.ProcessingRequest.FromString(headers())
+    for name, value in (("x-request-id", b"r-1"), ("traceparent", b"00-a")):
+        first.request_headers.headers.headers.add(key=name, raw_value=value)
+    tracer, clock = Traced(), itertools.count()
+    plain = servicer(Notes())
+    call = ExtProcServicer(
+        current=plain.current, recorder=plain.recorder, wall=lambda: next(clock), timer=plain.timer, tracer=tracer
+    ).open()
+    call.answer(first.SerializeToString())
+    call.answer(body(content))
+    assert tracer.told == []
+    call.ended("completed")
+    ((told, parent, request_id, lasted),) = tracer.told
+    assert (told, parent, request_id) == (kind, b"00-a", "r-1")
+    assert lasted > 0
+
+
+def test_a_tracer_hears_nothing_of_what_passes() -> None:
+    tracer, plain = Traced(), servicer(Notes())
+    call = ExtProcServicer(
+        current=plain.current, recorder=plain.recorder, wall=plain.wall, timer=plain.timer, tracer=tracer
+    ).open()
+    call.answer(headers(method="GET", end=True))
+    call.ended("completed")
+    assert tracer.told == []
 
 
 def test_where_names_file_and_line_only() -> None:
