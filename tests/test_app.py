@@ -9,8 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from extproc.app import ConfigSource, Sidecar, state_directory
+from extproc.app import Sidecar, state_directory
 from extproc.codec.workers import snapshot_of
+from extproc.config_source import ConfigSource
 from extproc.errors import CannotStart, ConfigError
 from extproc.request.classify.intent import nobody
 from extproc.request.classify.weights import encode

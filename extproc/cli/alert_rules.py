@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from extproc import alerts
-from extproc.app import ConfigSource
 from extproc.cli.arguments import add_config
+from extproc.config_source import ConfigSource
 
 HEAD = "# Made by `extproc alert-rules`; thresholds are those of the config (alerts).\n"
 

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from extproc import intent_model
-from extproc.app import ConfigSource
 from extproc.cli.arguments import add_config
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
+from extproc.config_source import ConfigSource
 from extproc.edge import secrets
 from extproc.errors import CannotStart
 from extproc.exchange import Exchange

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from extproc.app import ConfigSource
 from extproc.cli import status
 from extproc.cli.arguments import add_config, add_state_dir
+from extproc.config_source import ConfigSource
 from extproc.errors import CannotStart
 from extproc.unsure import read as kept_texts
 

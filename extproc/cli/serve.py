@@ -8,11 +8,12 @@ from typing import Any
 
 import uvloop
 
-from extproc.app import ConfigSource, Listening, Sidecar, state_directory
+from extproc.app import Listening, Sidecar, state_directory
 from extproc.cli.arguments import add_config, add_state_dir
 from extproc.cli.signals import stop_on_signals
 from extproc.cli.supervise import Kept, keep
 from extproc.cli.worker import kept
+from extproc.config_source import ConfigSource
 from extproc.deployment import workers
 from extproc.edge import log_lines
 from extproc.settings import ListenersConfig, Settings, parsed

@@ -13,7 +13,7 @@ from typing import Any
 
 import uvloop
 
-from extproc.app import ConfigSource, Listening, Sidecar, state_directory
+from extproc.app import Listening, Sidecar, state_directory
 from extproc.cli import observability, processes
 from extproc.cli.arguments import add_config, add_state_dir
 from extproc.cli.engines import engine_argument, pools_of, standin_engines
@@ -21,6 +21,7 @@ from extproc.cli.envoy_binary import find_envoy
 from extproc.cli.render import last_good, rendered, static
 from extproc.cli.serve import adjusted
 from extproc.cli.signals import stop_on_signals
+from extproc.config_source import ConfigSource
 from extproc.deployment import address, tcp, workers
 from extproc.edge import log_lines
 from extproc.edge.grpc_server import MAX_SOCKET_PATH, check_free, clear_stale

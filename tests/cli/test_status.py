@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from extproc.app import ConfigSource, Sidecar
+from extproc.app import Sidecar
 from extproc.cli.main import main
+from extproc.config_source import ConfigSource
 
 CONFIG = """
 listeners: {admin: "127.0.0.1:0"}

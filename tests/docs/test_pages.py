@@ -259,6 +259,26 @@ def test_tracing_page(reader: Reader) -> None:
         assert span.parent_span_id.hex() in curl
 
 
+def test_dashboards_page(reader: Reader) -> None:
+    rules, dashboards = commands("docs/dashboards.md")
+    (reader.home / "my.yaml").write_text(yaml_blocks("docs/dashboards.md")[0])
+    reader.types(rules)
+    assert "> 1.2" in (reader.home / "extproc-rules.yml").read_text()
+    assert reader.types(dashboards).count(".json") == 4
+
+
+def test_runbooks_page(reader: Reader) -> None:
+    weights, readings, status, memory, page = commands("docs/runbooks.md")
+    reader.types("make up")
+    admin = f"--admin 127.0.0.1:{reader._port('9902')}"
+    assert "engine-1" in reader.types(f"{weights} {admin}")
+    time.sleep(6)  # telemetry comes every five seconds
+    assert "llm_endpoint_reading" in reader.types(readings)
+    assert "pool" in reader.types(f"{status} {admin}")
+    assert "llm_endpoint_reading" in reader.types(memory)
+    assert '"weight"' in reader.types(page)
+
+
 def test_operations_page(reader: Reader) -> None:
     pages = [line for block in commands("docs/operations.md") for line in block.splitlines()]
     reader.types("make up")
