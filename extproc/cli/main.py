@@ -15,6 +15,7 @@ from extproc.cli import (
     explain,
     intent,
     operate,
+    reference,
     render,
     serve,
     status,
@@ -26,7 +27,7 @@ from extproc.cli.outcome import outcome
 
 COMMANDS = (
     *(up, serve, check, explain, status, weights, operate, intent),
-    *(render, alert_rules, dashboards, worker),
+    *(render, alert_rules, dashboards, reference, worker),
 )
 
 

@@ -267,6 +267,11 @@ def test_dashboards_page(reader: Reader) -> None:
     assert reader.types(dashboards).count(".json") == 4
 
 
+@pytest.mark.parametrize(("page", "what"), [("docs/metrics.md", "metrics"), ("docs/config-reference.md", "config")])
+def test_reference_pages(reader: Reader, page: str, what: str) -> None:
+    assert reader.types(f".venv/bin/extproc reference {what}") == (ROOT / page).read_text(encoding="utf-8")
+
+
 def test_runbooks_page(reader: Reader) -> None:
     weights, readings, status, memory, page = commands("docs/runbooks.md")
     reader.types("make up")
