@@ -95,8 +95,8 @@ def metrics() -> str:
     lines = [
         "# Metrics reference",
         "",
-        "Made by `extproc reference metrics`. Counters end in `_total` on the page, histograms in `_bucket`, `_sum`",
-        "and `_count`. What protection shows (`llm_breaker_*`, `llm_drift_*`, `llm_slo_*`, `llm_pool_*`, and",
+        "Made by `extproc reference metrics`. Counters end in `_total` on the page, histograms in `_bucket`,",
+        "`_sum` and `_count`. What protection shows (`llm_breaker_*`, `llm_drift_*`, `llm_slo_*`, `llm_pool_*`, and",
         "`llm_scenario_length_*`) and what there is of each endpoint (`llm_endpoint_*`, `llm_telemetry_*`) is made",
         "of the last look, and begins with it.",
         "",
