@@ -11,7 +11,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,18 @@ from rich.console import Console
 from rich.table import Table
 
 from extproc import intent_model
-from extproc.model.values import Caller
-from extproc.request.classify.intent import Intent
 from extproc.request.classify.weights import Weights, decode
-from extproc.settings import load
+from extproc.settings import Reading, classifiers, load
+from extproc.snapshot import Classifier
 from extproc.training import utterances
-from extproc.training.rows import LabelMap, meanings, shipped_labels
+from extproc.training.examine import NOBODY, Said
+from extproc.training.rows import label_map
 
 LENGTHS = (20, 200, 2_000, 20_000)
 TEXTS = 2_000
 WARM_UP = 200
 TARGETS = {(200, "p50"): 60.0, (20_000, "p99"): 1_000.0}
 """Microseconds, by length and percentile."""
-
-NOBODY = Caller(trusted=False, trust_reason="", tenant="", label=None, request_class=None, overrides={})
-
-
-class Said:
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
 
 
 def pieces(source: str, length: int, count: int, seed: int) -> list[str]:
@@ -50,7 +41,7 @@ def pieces(source: str, length: int, count: int, seed: int) -> list[str]:
     return [source[start : start + length] for start in starts]
 
 
-def timed(classifier: Callable[[Any, Caller], object], texts: Sequence[str]) -> list[float]:
+def timed(classifier: Classifier, texts: Sequence[str]) -> list[float]:
     """Microseconds of each, ascending."""
     took = []
     for text in texts:
@@ -63,18 +54,8 @@ def timed(classifier: Callable[[Any, Caller], object], texts: Sequence[str]) -> 
 
 def rows(weights: Weights, count: int) -> list[dict[str, Any]]:
     settings = load("")
-    scenarios = settings.scenarios
-    classifier = Intent(
-        weights,
-        scenarios,
-        default_tier=settings.classify.default_tier,
-        default_scenario=settings.classify.default_scenario,
-        timer=time.perf_counter,
-    )
-    labels = LabelMap(
-        meanings(shipped_labels(), "labels.tsv"), {name: each.tier for name, each in scenarios.items()}
-    )
-    own = utterances.rows(labels, seed=1)
+    classifier = classifiers(settings, Reading(weights, timer=time.perf_counter))[-1]
+    own = utterances.rows(label_map(settings), seed=1)
     found = []
     for language in ("en", "zh"):
         source = "; ".join(row.text for row in own if row.language == language)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -15,6 +14,8 @@ SHIPPED = "intent.npz"
 
 KEPT = 2
 """Models that are held decoded: the one in force, and the one a reload puts in its place."""
+
+_held: dict[str, Weights] = {}
 
 
 def read(config: IntentConfig) -> Weights | None:
@@ -44,6 +45,10 @@ def shipped() -> bytes:
     return resources.files("extproc").joinpath(SHIPPED).read_bytes()
 
 
-@lru_cache(KEPT)
 def _decoded(digest: str, data: bytes) -> Weights:
-    return decode(data)
+    """By its digest alone: the bytes of the file are not worth keeping."""
+    found = _held.pop(digest, None) or decode(data)
+    _held[digest] = found
+    while len(_held) > KEPT:
+        del _held[next(iter(_held))]
+    return found

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from extproc.cli import status
@@ -24,7 +25,6 @@ from extproc.unsure import read as kept_texts
 
 if TYPE_CHECKING:  # numbers are crunched in these commands alone
     from extproc.request.classify.weights import Weights
-    from extproc.settings import Settings
     from extproc.training.rows import LabelMap, Row
 
 SHIPPED = "shipped"
@@ -72,9 +72,9 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
 def _train(arguments: argparse.Namespace) -> int:
     from extproc.request.classify.weights import encode
     from extproc.training import utterances
+    from extproc.training.rows import label_map
 
-    settings = ConfigSource(arguments.config).settings
-    labels = _label_map(arguments.labels, settings, shipped=True)
+    labels = label_map(ConfigSource(arguments.config).settings, arguments.labels)
     rows = _rows(arguments.data, labels)
     if arguments.open_only:
         rows = [row for row in rows if row.licence == "open"]
@@ -87,7 +87,7 @@ def _train(arguments: argparse.Namespace) -> int:
         else:
             weights, report = _learnt(arguments, [*rows, *own], tell)
     about = {**_provenance(arguments, rows, own), "report": report}
-    data = encode(_with(weights, about))
+    data = encode(replace(weights, about=about))
     arguments.out.write_bytes(data)
     if arguments.json:
         print(json.dumps(report, indent=1, ensure_ascii=False))
@@ -105,21 +105,19 @@ def _learnt(arguments: argparse.Namespace, rows: Sequence[Row], tell: Any) -> tu
     recipe = Recipe()
     weights, held = learn.learn(rows, recipe, seed=arguments.seed, folds=arguments.folds, tell=tell)
     parts = learn.parts_of(rows, held)
-    found = report.tree(parts, [], [])["parts"]
     without = learn.without_each_source(rows, recipe, seed=arguments.seed, tell=tell) if arguments.leave_out else {}
     if not arguments.json:
         console = status.console_of()
         console.print(f"{arguments.folds} folds: rows judged by a model that has not seen them, without rules")
         console.print(report.told(parts))
-        for part in parts:
-            if not part.source:
-                console.print(report.confusion(part.language, part.likely))
+        for table in report.confusions(parts):
+            console.print(table)
         for source, accuracy in without.items():
             console.print(f"a model that has seen nothing of {source}: {report.how_sure(*accuracy)}")
         console.print(_speed(weights, [row.text for row in rows]))
     if arguments.picture:
-        arguments.picture.write_text(picture.svg([(p.language, p.likely) for p in parts if not p.source]))
-    kept = [{"language": p["language"], "source": p["source"], "accuracy": p["likely"]["accuracy"]} for p in found]
+        arguments.picture.write_text(picture.svg(parts))
+    kept = [{"language": p.language, "source": p.source, "accuracy": p.likely.accuracy} for p in parts]
     return weights, {"folds": arguments.folds, "parts": kept, "without": {k: v[0] for k, v in without.items()}}
 
 
@@ -139,12 +137,6 @@ def _adapted(
         console.print(f"before: {report.how_sure(before, len(rows))}")
         console.print(f"after, on rows left out of {arguments.folds} folds: {report.how_sure(after, len(rows))}")
     return weights, {"folds": arguments.folds, "rows": len(rows), "before": before, "after": after}
-
-
-def _with(weights: Weights, about: dict[str, Any]) -> Weights:
-    from msgspec.structs import replace
-
-    return replace(weights, about=about)
 
 
 def _provenance(arguments: argparse.Namespace, rows: Sequence[Row], own: Sequence[Row]) -> dict[str, Any]:
@@ -167,10 +159,11 @@ def _provenance(arguments: argparse.Namespace, rows: Sequence[Row], own: Sequenc
 def _eval(arguments: argparse.Namespace) -> int:
     from extproc.settings import Reading, classifiers
     from extproc.training import examine, picture, report
+    from extproc.training.rows import label_map
 
     settings = ConfigSource(arguments.config).settings
     weights = _model(arguments.model)
-    rows = _rows(arguments.data, _label_map(arguments.labels, settings, shipped=False))
+    rows = _rows(arguments.data, label_map(settings, arguments.labels, shipped=False))
     if not rows:
         raise CannotStart("no rows to judge")
     with _progress() as tell:
@@ -189,14 +182,13 @@ def _eval(arguments: argparse.Namespace) -> int:
         console.print(report.told(parts))
         if licensed:
             console.print(report.by_licence(licensed))
-        for part in parts:
-            if not part.source:
-                console.print(report.confusion(part.language, part.likely))
+        for table in report.confusions(parts):
+            console.print(table)
         if found:
             console.print(report.of_scenarios(found))
         console.print(_speed(weights, [row.text for row in rows]))
     if arguments.picture:
-        arguments.picture.write_text(picture.svg([(p.language, p.likely) for p in parts if not p.source]))
+        arguments.picture.write_text(picture.svg(parts))
     return 0
 
 
@@ -236,15 +228,6 @@ def _label(arguments: argparse.Namespace) -> int:
 
 
 # ── what both need ───────────────────────────────────────────────────────────────────────────────────
-
-
-def _label_map(path: Path | None, settings: Settings, *, shipped: bool) -> LabelMap:
-    from extproc.training import rows
-
-    tiers = {name: scenario.tier for name, scenario in settings.scenarios.items()}
-    if path is not None:
-        return rows.LabelMap(rows.meanings(path.read_text(encoding="utf-8"), path.name), tiers)
-    return rows.LabelMap(rows.meanings(rows.shipped_labels(), "labels.tsv") if shipped else (), tiers)
 
 
 def _rows(paths: Sequence[Path], labels: LabelMap) -> list[Row]:

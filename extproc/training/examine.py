@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from extproc.model.names import Tier
 from extproc.model.values import Caller, Classification
 from extproc.request.classify.pick import classify
 from extproc.settings import Settings
@@ -80,15 +81,17 @@ def verdicts(
 
 def parts(rows: Sequence[Row], told: Verdicts, minimum: float) -> list[Part]:
     """Each language, then its sources."""
-    truth = _numbers([row.label.tier for row in rows])
-    likely = _numbers([each.tier for each in told.likely])
-    after = _numbers([each.tier for each in told.after])
-    sure = np.array([each.confidence for each in told.likely])
-    names = [tier.value for tier in TIERS]
+    likely, after = (numbers(each.tier for each in verdicts) for verdicts in (told.likely, told.after))
+    return parted(rows, likely, after, np.array([each.confidence for each in told.likely]), minimum)
+
+
+def parted(rows: Sequence[Row], likely: Any, after: Any, sure: Any, minimum: float) -> list[Part]:
+    """Each language, then its sources. (n,) each: numbers of tiers before and after the fallback, confidence."""
+    truth, names = true_tiers(rows), [tier.value for tier in TIERS]
     found = []
     for language, source, here in groups_of(rows):
-        one = figures(truth[here], likely[here], names, confidence=sure[here], minimum=minimum)
-        found.append(Part(language, source, one, figures(truth[here], after[here], names)))
+        before = figures(truth[here], likely[here], names, confidence=sure[here], minimum=minimum)
+        found.append(Part(language, source, before, figures(truth[here], after[here], names)))
     return found
 
 
@@ -110,9 +113,9 @@ def of_open(rows: Sequence[Row], told: Verdicts, licence: str) -> list[tuple[str
     for language in sorted({row.language for row in rows}):
         here = [n for n, row in enumerate(rows) if row.language == language and row.licence == licence]
         if here:
-            truth = _numbers([rows[n].label.tier for n in here])
-            likely = _numbers([told.likely[n].tier for n in here])
-            found.append((language, figures(truth, likely, [tier.value for tier in TIERS])))
+            likely = numbers(told.likely[n].tier for n in here)
+            names = [tier.value for tier in TIERS]
+            found.append((language, figures(true_tiers(rows[n] for n in here), likely, names)))
     return found
 
 
@@ -132,5 +135,11 @@ def scenarios(rows: Sequence[Row], told: Verdicts) -> list[Scenarios]:
     return found
 
 
-def _numbers(tiers: Sequence[Any]) -> Any:
+def true_tiers(rows: Iterable[Row]) -> Any:
+    """(n,) as in TIERS."""
+    return numbers(row.label.tier for row in rows)
+
+
+def numbers(tiers: Iterable[Tier]) -> Any:
+    """(n,) as in TIERS."""
     return np.array([TIERS.index(tier) for tier in tiers], int)

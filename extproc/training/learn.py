@@ -16,8 +16,8 @@ from extproc.model.names import Tier
 from extproc.request.classify.features import Hashing, hashing
 from extproc.request.classify.weights import Label, Weights
 from extproc.training.calibrate import temperature
-from extproc.training.examine import Part, groups_of
-from extproc.training.figures import TIERS, figures
+from extproc.training.examine import Part, parted, true_tiers
+from extproc.training.figures import TIERS
 from extproc.training.network import Network, Recipe, fit, matrix, softmax
 from extproc.training.rows import Row, is_chinese
 
@@ -72,21 +72,15 @@ def task(rows: Sequence[Row], recipe: Recipe, hashed: Hashing, labels: tuple[Lab
     )
 
 
-class Held(Struct, frozen=True):
-    """Verdicts about rows by models that have not seen them, as probabilities (n, tiers)."""
-
-    tiers: Any
-
-
-def learn(
-    rows: Sequence[Row], recipe: Recipe, *, seed: int, folds: int, tell: Tell = quiet
-) -> tuple[Weights, Held]:
-    """Weights of all rows, calibrated on verdicts about rows that were left out."""
+def learn(rows: Sequence[Row], recipe: Recipe, *, seed: int, folds: int, tell: Tell = quiet) -> tuple[Weights, Any]:
+    """Weights of all rows, calibrated on verdicts about rows that were left out, and those verdicts: (n, tiers)
+    probabilities by models that have not seen the row.
+    """
     hashed = how(recipe)
     whole = task(rows, recipe, hashed)
     logits = left_out(rows, whole, recipe, folds=folds, seed=seed, tell=tell)
     temperatures = calibrated(rows, whole, logits)
-    held = Held(tier_probabilities(rows, whole.labels, logits, temperatures, recipe.leans))
+    held = tier_probabilities(rows, whole.labels, logits, temperatures, recipe.leans)
     network = _fitted(whole, recipe, seed, tell, "all rows")
     return rounded(network, hashed, temperatures, recipe.leans, whole.labels), held
 
@@ -161,17 +155,11 @@ def tier_probabilities(
     return softmax(scaled) @ of
 
 
-def parts_of(rows: Sequence[Row], held: Held, minimum: float = 0.8) -> list[Part]:
-    """Figures of what was held out, by language and source."""
-    told, sure = held.tiers.argmax(axis=1), held.tiers.max(axis=1)
-    after = np.where(sure >= minimum, told, TIERS.index(Tier.NORMAL))
-    truth = np.array([TIERS.index(row.label.tier) for row in rows])
-    names = [tier.value for tier in TIERS]
-    found = []
-    for language, source, here in groups_of(rows):
-        likely = figures(truth[here], told[here], names, confidence=sure[here], minimum=minimum)
-        found.append(Part(language, source, likely, figures(truth[here], after[here], names)))
-    return found
+def parts_of(rows: Sequence[Row], held: Any, minimum: float = 0.8) -> list[Part]:
+    """Figures of what was held out, (n, tiers) probabilities, by language and source."""
+    likely, sure = held.argmax(axis=1), held.max(axis=1)
+    after = np.where(sure >= minimum, likely, TIERS.index(Tier.NORMAL))
+    return parted(rows, likely, after, sure, minimum)
 
 
 def without_each_source(
@@ -187,10 +175,8 @@ def without_each_source(
             continue
         part = task(seen, recipe, hashed)
         network = _fitted(part, recipe, seed, tell, f"without {source}")
-        logits = network.logits(matrix([row.text for row in held], hashed))
-        told = tier_probabilities(held, part.labels, logits, (1.0, 1.0), recipe.leans).argmax(axis=1)
-        truth = np.array([TIERS.index(row.label.tier) for row in held])
-        found[source] = float((told == truth).mean()), len(held)
+        told = _right(network, hashed, part.labels, held, temperatures=(1.0, 1.0), leans=recipe.leans)
+        found[source] = float(told.mean()), len(held)
     return found
 
 
@@ -314,6 +300,19 @@ def adapted_folds(
 def right(weights: Weights, rows: Sequence[Row]) -> Any:
     """(n,) whether the most likely tier is the true one."""
     network = widened(weights, weights.labels)
-    logits = network.logits(matrix([row.text for row in rows], weights.hashing))
-    told = tier_probabilities(rows, weights.labels, logits, weights.temperatures, weights.leans).argmax(axis=1)
-    return told == np.array([TIERS.index(row.label.tier) for row in rows])
+    return _right(
+        network, weights.hashing, weights.labels, rows, temperatures=weights.temperatures, leans=weights.leans
+    )
+
+
+def _right(
+    network: Network,
+    hashed: Hashing,
+    labels: Sequence[Label],
+    rows: Sequence[Row],
+    *,
+    temperatures: tuple[float, float],
+    leans: tuple[float, float],
+) -> Any:
+    logits = network.logits(matrix([row.text for row in rows], hashed))
+    return tier_probabilities(rows, labels, logits, temperatures, leans).argmax(axis=1) == true_tiers(rows)

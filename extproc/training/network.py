@@ -26,8 +26,7 @@ class Recipe(Struct, frozen=True):
     """`dimensions` of the table; `averaged`: of so many last epochs; `drop` and `drop_hidden`: shares left out;
     `smooth`: share of a target that all labels get; `source_weight`: a row of a source of n rows counts n to this
     power; `leans`: of texts without Chinese characters, and with them, added to the log-odds of strict against the
-    rest; `own_share`: of the weight, where a model is adapted to rows of one's own; `table_rate`: how much slower
-    the table learns.
+    rest; `own_share`: of the weight, where a model is adapted to rows of one's own.
     """
 
     dimensions: int = 96
@@ -44,10 +43,9 @@ class Recipe(Struct, frozen=True):
     source_weight: float = -0.3
     leans: tuple[float, float] = (-0.6, 0.0)
     own_share: float = 0.5
-    table_rate: float = 1.0
 
 
-ADAPTING = Recipe(epochs=20, rate=0.003, batch=64, table_rate=1.0)
+ADAPTING = Recipe(epochs=20, rate=0.003, batch=64)
 """To a few hundred rows, from weights that know more."""
 
 
@@ -129,7 +127,7 @@ def fit(
             rate = recipe.rate * (1 - done / total)
             batch = _Batch(texts[chosen], targets[chosen], weights[chosen])
             slopes = _slopes(network, batch, recipe, random)
-            table.step(slopes[0], rate * recipe.table_rate, slopes[1])
+            table.step(slopes[0], rate, slopes[1])
             for layer, slope in zip(layers, slopes[2:], strict=True):
                 layer.step(slope, rate)
             done += 1

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from extproc.training.examine import Part
 from extproc.training.figures import Figures
 
 SIDE, CELL, GAP = 240, 80, 90
 BLUE, GREY = "#1f6fb2", "#8a8a8a"
 
 
-def svg(panels: Sequence[tuple[str, Figures]]) -> str:
-    """A row per panel: who was taken for whom, and how often a confidence is right."""
+def svg(parts: Sequence[Part]) -> str:
+    """A row per language: who was taken for whom, and how often a confidence is right."""
+    panels = [(part.language, part.likely) for part in parts if not part.source]
     height = len(panels) * (SIDE + GAP) + 30
     width = 2 * SIDE + 3 * GAP
     rows = "".join(

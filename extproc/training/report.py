@@ -61,7 +61,12 @@ def by_licence(found: Iterable[tuple[str, Figures]]) -> Table:
     return table
 
 
-def confusion(title: str, figures: Figures) -> Table:
+def confusions(parts: Iterable[Part]) -> list[Table]:
+    """Of each language as a whole."""
+    return [_confusion(part.language, part.likely) for part in parts if not part.source]
+
+
+def _confusion(title: str, figures: Figures) -> Table:
     names = [each.name for each in figures.classes]
     table = Table(title=f"{title}: rows are true, columns told")
     table.add_column("")

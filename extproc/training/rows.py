@@ -14,6 +14,7 @@ from extproc.errors import CannotStart, ConfigError, Problem
 from extproc.model.names import Tier
 from extproc.request.classify.features import HAN
 from extproc.request.classify.weights import Label
+from extproc.settings import Settings
 
 OPEN = "open"
 """The licence of rows whose weights may be given away."""
@@ -93,6 +94,14 @@ def _tier(name: str) -> Tier | None:
 
 def shipped_labels() -> str:
     return resources.files("extproc.training").joinpath("data", "labels.tsv").read_text(encoding="utf-8")
+
+
+def label_map(settings: Settings, path: Path | None = None, *, shipped: bool = True) -> LabelMap:
+    """With the labels file at `path`; without one, the shipped file, or none."""
+    tiers = {name: scenario.tier for name, scenario in settings.scenarios.items()}
+    if path is not None:
+        return LabelMap(meanings(path.read_text(encoding="utf-8"), path.name), tiers)
+    return LabelMap(meanings(shipped_labels(), "labels.tsv") if shipped else (), tiers)
 
 
 def meanings(text: str, name: str) -> tuple[Meaning, ...]:

@@ -9,13 +9,14 @@ import pytest
 from extproc.settings import load
 from extproc.training import utterances
 from extproc.training.patterns import Patterns
-from extproc.training.rows import LabelMap, meanings, read, shipped_labels
+from extproc.training.rows import label_map, read
 from tests.training.data import WRITTEN
 
-SCENARIOS = {name: each.tier for name, each in load("").scenarios.items()}
-LABELS = LabelMap(meanings(shipped_labels(), "labels.tsv"), SCENARIOS)
+SETTINGS = load("")
+SCENARIOS = SETTINGS.scenarios
+LABELS = label_map(SETTINGS)
 ROWS = utterances.rows(LABELS, seed=1)
-TESTED = read(WRITTEN, LabelMap((), SCENARIOS))
+TESTED = read(WRITTEN, label_map(SETTINGS, shipped=False))
 
 
 def test_one_seed_one_set() -> None:
