@@ -1,4 +1,4 @@
-"""Where settings come from while a process runs: a file, its secrets and model, and the parameters' history."""
+"""Where settings come from while a process runs: a file, its secrets and intent model, the parameters' history."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ log = logging.getLogger("extproc.config_source")
 class ConfigSource:
     """Where settings come from: a file laid over the defaults, and what the command line adds to it.
 
-    The content includes a digest of the files that secrets are read from, so that a rotated secret is
-    noticed as a changed config is. How many workers are automatic is settled at the start.
+    The content includes a digest of the files that secrets and the intent model are read from, so that a rotated
+    secret or a new model is noticed as a changed config is. How many workers are automatic is settled at the start.
     """
 
     def __init__(self, path: Path | None, adjust: Callable[[Settings], Settings] = lambda s: s) -> None:

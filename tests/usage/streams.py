@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import pytest
-
 from extproc.model.telemetry import UsageSample
+from tests import datasets
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -39,13 +37,7 @@ STREAMS: dict[str, tuple[str, Told]] = {
 
 
 def folder() -> Path:
-    """Skips the test where the data is not at hand; a failure under CI=true."""
-    beside = Path(__file__).parents[3] / "shared" / "datasets"
-    found = Path(os.environ.get("EXTPROC_DATA", beside)) / "sse"
-    if not found.is_dir():
-        missing = f"no recorded streams in {found}; EXTPROC_DATA names the folder of the data"
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
-    return found
+    return datasets.folder("sse")
 
 
 def recorded(name: str) -> bytes:
