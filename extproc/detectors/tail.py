@@ -7,18 +7,18 @@ sqrt(0.01 * 0.99 / m), and two of them are granted before anything counts as mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import sqrt
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp, lgamma, log, log1p, sqrt
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 Array = NDArray[np.float64]
 
 BEYOND = 0.01
 GRANTED_ERRORS = 2.0
+NEGLIGIBLE = 1e-17
 
 
 class Tail(Struct, frozen=True):
@@ -47,5 +47,34 @@ def tail(
         total += len(now)
         chance = BEYOND + GRANTED_ERRORS * sqrt(BEYOND * (1 - BEYOND) / len(then))
         expected += chance * len(now)
-    p = float(binom.sf(beyond - 1, total, expected / total)) if beyond else 1.0
-    return Tail(beyond / total, p)
+    return Tail(beyond / total, at_least(beyond, total, expected / total))
+
+
+def at_least(hits: int, draws: int, chance: float) -> float:
+    """p of so many hits or more (binomial), `chance` in (0, 1): the shorter of both sums, from its largest term on
+    until the terms no longer count."""
+    if hits <= 0:
+        return 1.0
+    odds = chance / (1 - chance)
+    if hits > draws * chance:
+        return min(
+            1.0, _sum(_term(hits, draws, chance), ((draws - k) / (k + 1) * odds for k in range(hits, draws)))
+        )
+    below = (k / (draws - k + 1) / odds for k in range(hits - 1, 0, -1))
+    return max(0.0, 1.0 - _sum(_term(hits - 1, draws, chance), below))
+
+
+def _term(hits: int, draws: int, chance: float) -> float:
+    ways = lgamma(draws + 1) - lgamma(hits + 1) - lgamma(draws - hits + 1)
+    return exp(ways + hits * log(chance) + (draws - hits) * log1p(-chance))
+
+
+def _sum(term: float, ratios: Iterable[float]) -> float:
+    """Of a first term and those that follow, each told by its ratio to the one before."""
+    total = term
+    for ratio in ratios:
+        term *= ratio
+        total += term
+        if term < total * NEGLIGIBLE:
+            break
+    return total

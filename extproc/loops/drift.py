@@ -263,7 +263,7 @@ class Work(Struct, frozen=True):
 
 
 def evaluated(work: Work) -> tuple[Verdict, ...]:
-    """For a thread, where also scipy is imported."""
+    """For a thread."""
     from extproc.detectors.evaluate import evaluate  # noqa: PLC0415
 
     verdicts = []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
-from extproc.detectors.ks import compared
+from extproc.detectors.ks import chance_of, compared, slower_by
 
 RANDOM = np.random.default_rng(11)
 
@@ -57,3 +58,13 @@ def test_all_identical() -> None:
     assert found is not None and (found.d, found.p95_delta_s) == (0.0, 0.0) and found.p > 0.9
     found = compared({"a": [0.4] * 100}, {"a": [0.2] * 100}, {"a": 100}, min_samples=30)
     assert found is not None and found.d == 1.0 and found.p < 1e-20
+
+
+@pytest.mark.parametrize(("live", "base"), [(30, 30), (300, 4096), (4096, 300), (2000, 2001)])
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.02, 1.3, 5.0])
+def test_distance_and_chance_are_those_of_scipy(live: int, base: int, factor: float) -> None:
+    """Rounded, so that there are ties."""
+    now, then = np.round(lognormal(live, factor), 2), np.round(lognormal(base), 2)
+    known = ks_2samp(now, then, alternative="less", method="asymp")
+    assert slower_by(now, then) == pytest.approx(known.statistic, abs=1e-12)
+    assert chance_of(slower_by(now, then), live, base) == pytest.approx(known.pvalue, rel=1e-9)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
 
-from extproc.detectors.tail import tail
+from extproc.detectors.tail import at_least, tail
 
 RANDOM = np.random.default_rng(17)
 BASE = np.sort(RANDOM.lognormal(0, 0.5, 4096))
@@ -39,3 +42,15 @@ def test_each_length_has_its_own() -> None:
     live = {"short": BASE[::16], "long": BASE * 10}
     found = tail(live, base, min_samples=30)
     assert found is not None and found.share < 0.012
+
+
+@given(
+    draws=st.integers(30, 50_000),
+    share=st.floats(0, 1),
+    chance=st.floats(0.01, 0.05),
+)
+def test_the_chance_is_that_of_scipy(draws: int, share: float, chance: float) -> None:
+    for hits in {0, 1, draws, int(share * draws), int(draws * chance * (0.5 + share))}:
+        assert at_least(hits, draws, chance) == pytest.approx(
+            binom.sf(hits - 1, draws, chance), rel=1e-8, abs=1e-290
+        )
