@@ -1,8 +1,9 @@
 """`python -m bench.exchange`: how long the sidecar alone takes at a fixed rate, on one core of its own.
 
-The whole path (`make bench`) needs more than two cores at this rate: Envoy alone takes one. Here h2load stands in
-Envoy's place: it opens an ext_proc stream per request on two connections, sends headers and body, and waits for the
-end of the stream. So what it waits is what the sidecar adds, transport and scheduling included.
+The whole path (`make bench`) needs more than two cores at this rate: Envoy alone takes one. Here a native client
+stands in Envoy's place: streams begin at random moments, on two connections, each sends headers, waits, sends the
+body and waits. What a stream waits from the moment it is due is what the sidecar adds, transport and scheduling
+included. h2load can't be it: it sends the requests of ten milliseconds at once, and then times its own bursts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,27 +19,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import load, native_server
+from bench import native_server
 from bench.bodies import body
 from bench.compare import RATE
 from bench.errors import CannotMeasure
 from bench.micro import body_message, headers_message
 from bench.processes import Process, accepts, cpu_s, running
 from bench.variants import KINDS, NATIVE, OURS_FAST, config_text
-from extproc.codec.grpc_messages import framed
-from extproc.edge.ext_proc import PATH
 
-CONNECTIONS, STREAMS = 2, 100
+CONNECTIONS = 2
 WARM_UP = 2000
 BODY = "2 KB"
 BOUND_MS = 5.0
 VARIANTS = (NATIVE, OURS_FAST)
-
-
-def exchange() -> bytes:
-    """The two messages of one request, as Envoy sends them."""
-    data = body(BODY).data
-    return framed(headers_message(len(data))) + framed(body_message(data))
 
 
 @contextlib.contextmanager
@@ -61,26 +53,34 @@ def server(name: str, folder: Path) -> Iterator[tuple[Process, Path]]:
         yield process, socket
 
 
-def put(socket: Path, file: Path, log: Path, *, rate: float, requests: int) -> list[float]:
-    """Milliseconds of each stream, ascending. CannotMeasure where one fails."""
-    command = ["taskset", "--cpu-list", "1", load.program(), "-n", str(requests), "-c", str(CONNECTIONS), "-t", "1"]
-    command += ["-m", str(STREAMS), f"--rps={rate / CONNECTIONS:.3f}", "-d", str(file), f"--log-file={log}"]
-    command += ["-B", f"unix:{socket}", "-H", "content-type: application/grpc", "-H", "te: trailers"]
-    log.unlink(missing_ok=True)
-    done = subprocess.run([*command, f"http://sidecar{PATH.decode()}"], capture_output=True, text=True, check=False)
-    counts = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", done.stdout)
-    if done.returncode or counts is None or int(counts[1]) != requests:
-        raise CannotMeasure(f"h2load: {counts[0] if counts else done.stderr.strip()[-200:]}")
-    return sorted(int(line.split("\t")[2]) / 1000 for line in log.read_text().splitlines())
+def messages(folder: Path) -> tuple[Path, Path]:
+    """Files of the two messages of one request, as Envoy sends them."""
+    data = body(BODY).data
+    files = folder / "headers", folder / "body"
+    files[0].write_bytes(headers_message(len(data)))
+    files[1].write_bytes(body_message(data))
+    return files
+
+
+def put(socket: Path, files: tuple[Path, Path], *, rate: float, requests: int) -> list[float]:
+    """Milliseconds of each stream, ascending; the client is on the second core. CannotMeasure where one fails."""
+    program = native_server.client(lambda _: None)
+    if program is None:
+        raise CannotMeasure("there is no compiler for the native client")
+    told = [str(socket), *map(str, files), f"{rate:.3f}", str(requests), str(CONNECTIONS)]
+    pinned = ["taskset", "--cpu-list", "1", str(program), *told]
+    done = subprocess.run(pinned, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotMeasure(f"the client: {done.stderr.strip()[-200:]}")
+    return sorted(int(line) / 1000 for line in done.stdout.split())
 
 
 def measured(name: str, rate: float, seconds: float, folder: Path) -> dict[str, Any]:
-    file = folder / "exchange"
-    file.write_bytes(exchange())
+    files = messages(folder)
     with server(name, folder / name.replace(", ", "-").replace(" ", "-")) as (process, socket):
-        put(socket, file, folder / "log", rate=rate, requests=WARM_UP)
+        put(socket, files, rate=rate, requests=WARM_UP)
         requests, before = round(rate * seconds), cpu_s(process.pid)
-        took = put(socket, file, folder / "log", rate=rate, requests=requests)
+        took = put(socket, files, rate=rate, requests=requests)
         return {
             "variant": name,
             "requests": requests,

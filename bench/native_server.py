@@ -1,6 +1,7 @@
 """The native no-op of bench/native, compiled once: the limit of what any ext_proc server over gRPC costs.
+And the client that keeps a rate.
 
-`python -m bench.native_server` compiles it ahead, which takes a quarter of a minute.
+`python -m bench.native_server` compiles both ahead, which takes half a minute.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from bench.compiled import CACHE
 from bench.errors import CannotMeasure
 
 SOURCES = ("ext_proc.proto", "noop.cc")
+CLIENT_SOURCES = ("paced.cc",)
 PROGRAMS = ("protoc", "grpc_cpp_plugin", "g++")
 PACKAGES = ("libgrpc++-dev", "libprotobuf-dev", "protobuf-compiler-grpc", "protobuf-compiler", "g++")
 FLAGS = ("-O2", "-std=c++17")
@@ -27,20 +29,29 @@ Say = Callable[[str], None]
 
 
 def built(say: Say) -> Path | None:
-    """The program, compiled where its sources changed since. None without a compiler, which is told; under CI=true
+    """The server, compiled where its sources changed since. None without a compiler, which is told; under CI=true
     that is an error."""
-    done = compiled.place("noop", SOURCES, (FLAGS, LIBRARIES), CACHE)
+    return _program("noop", SOURCES, _build, say)
+
+
+def client(say: Say) -> Path | None:
+    """The client, likewise."""
+    return _program("paced", CLIENT_SOURCES, _build_client, say)
+
+
+def _program(name: str, sources: Sequence[str], build: Callable[[Path], None], say: Say) -> Path | None:
+    done = compiled.place(name, sources, (FLAGS, LIBRARIES), CACHE)
     if done.is_file():
         return done
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
-        told = f"no native no-op: {', '.join(missing)} not installed (apt-get install {' '.join(PACKAGES)})"
+        told = f"no native {name}: {', '.join(missing)} not installed (apt-get install {' '.join(PACKAGES)})"
         if os.environ.get("CI") == "true":
             raise CannotMeasure(told)
         say(told)
         return None
-    say("compiling the native no-op, once")
-    compiled.make(done, SOURCES, _build)
+    say(f"compiling the native {name}, once")
+    compiled.make(done, sources, build)
     return done
 
 
@@ -50,12 +61,17 @@ def _build(room: Path) -> None:
     _run(room, "g++", *FLAGS, "-o", "noop", "noop.cc", "ext_proc.pb.cc", "ext_proc.grpc.pb.cc", *LIBRARIES)
 
 
-_run = partial(compiled.run, "the native no-op")
+def _build_client(room: Path) -> None:
+    _run(room, "g++", *FLAGS, "-o", "paced", "paced.cc", *LIBRARIES)
+
+
+_run = partial(compiled.run, "what bench/native holds")
 
 
 def main() -> int:
     try:
-        built(lambda what: print(f"bench: {what}", file=sys.stderr))
+        for one in (built, client):
+            one(lambda what: print(f"bench: {what}", file=sys.stderr))
     except CannotMeasure as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
