@@ -60,7 +60,7 @@ bench-streams: deps
 bench-drift: dev
 	$(BIN)/python -m bench.drift $(ARGS)
 
-# What the sidecar alone adds at 2,778 requests a second, on one core: h2load in Envoy's place on another one.
+# What the sidecar alone adds at 2,778 requests a second, on one core: a native client in Envoy's place on another one.
 bench-exchange: deps
 	$(BIN)/python -m bench.exchange $(ARGS)
 

@@ -31,26 +31,30 @@ Say = Callable[[str], None]
 def built(say: Say) -> Path | None:
     """The server, compiled where its sources changed since. None without a compiler, which is told; under CI=true
     that is an error."""
-    return _program("noop", SOURCES, _build, say)
+    return _program(("noop", "no-op"), SOURCES, _build, say)
 
 
 def client(say: Say) -> Path | None:
     """The client, likewise."""
-    return _program("paced", CLIENT_SOURCES, _build_client, say)
+    return _program(("paced", "client"), CLIENT_SOURCES, _build_client, say)
 
 
-def _program(name: str, sources: Sequence[str], build: Callable[[Path], None], say: Say) -> Path | None:
+def _program(
+    names: tuple[str, str], sources: Sequence[str], build: Callable[[Path], None], say: Say
+) -> Path | None:
+    """`names`: of the file, and as it is told."""
+    name, what = names
     done = compiled.place(name, sources, (FLAGS, LIBRARIES), CACHE)
     if done.is_file():
         return done
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
-        told = f"no native {name}: {', '.join(missing)} not installed (apt-get install {' '.join(PACKAGES)})"
+        told = f"no native {what}: {', '.join(missing)} not installed (apt-get install {' '.join(PACKAGES)})"
         if os.environ.get("CI") == "true":
             raise CannotMeasure(told)
         say(told)
         return None
-    say(f"compiling the native {name}, once")
+    say(f"compiling the native {what}, once")
     compiled.make(done, sources, build)
     return done
 
@@ -62,10 +66,10 @@ def _build(room: Path) -> None:
 
 
 def _build_client(room: Path) -> None:
-    _run(room, "g++", *FLAGS, "-o", "paced", "paced.cc", *LIBRARIES)
+    compiled.run("the native client", room, "g++", *FLAGS, "-o", "paced", "paced.cc", *LIBRARIES)
 
 
-_run = partial(compiled.run, "what bench/native holds")
+_run = partial(compiled.run, "the native no-op")
 
 
 def main() -> int:
