@@ -28,6 +28,17 @@ class Pair(Config):
         return self
 
 
+IN_FLIGHT = 2
+"""Requests at once, on average, below which an engine has nothing to batch."""
+
+INHIBIT = {
+    "source_matchers": ['severity="critical"'],
+    "target_matchers": ['severity="warning"'],
+    "equal": ["alertname", "pool", "endpoint", "instance", "model", "model_name"],
+}
+"""For Alertmanager: what is critical is not told as a warning too."""
+
+
 class AlertsConfig(Config):
     """Thresholds of `extproc alert-rules`. Seconds, and shares in [0, 1]."""
 
@@ -100,6 +111,19 @@ def _recordings(window: str) -> list[dict[str, Any]]:
             "llm:batch_size:mean",
             f"sum by (instance, model) ({inferred}) / sum by (instance, model) ({executed})",
         ),
+        _record(
+            "llm:requests_in_flight:mean",
+            f"sum by (instance, model) (rate(nv_inference_request_duration_us[{window}])) / 1e6",
+            engine="triton",
+        ),
+        _record(
+            "llm:requests_in_flight:mean",
+            " + ".join(
+                f"sum by (instance, model_name) (avg_over_time(vllm:num_requests_{state}[{window}]))"
+                for state in ("running", "waiting")
+            ),
+            engine="vllm",
+        ),
         # Of batches of one request alone there are at least as many as the mean is short of two.
         _record("llm:batch_empty_runs:ratio", "clamp_min(2 - llm:batch_size:mean, 0)", engine="triton"),
         _record(
@@ -108,7 +132,7 @@ def _recordings(window: str) -> list[dict[str, Any]]:
             f"/ sum by (instance, model_name) (rate({steps}_count[{window}]))",
             engine="vllm",
         ),
-        _record("llm:sm_active:ratio", 'max by (pool, endpoint) (llm_endpoint_reading{term="sm_utilisation"})'),
+        _record("llm:sm_active:ratio", 'max by (pool, endpoint) (llm_endpoint_telemetry{term="sm_utilisation"})'),
     ]
 
 
@@ -125,19 +149,13 @@ def _alert(
 
 
 def _pair(
-    name: str, expression: str, bounds: Pair, for_s: int, summary: str, *, runbook: str = ""
+    name: str, expression: str, bounds: Pair, for_s: int, summary: str, *, runbook: str = "", condition: str = ""
 ) -> list[dict[str, Any]]:
-    """A warning up to the critical threshold, and the critical one from there on."""
+    """The warning holds on beyond the critical threshold: a value that swings around it would begin `for` anew each
+    time. Alertmanager keeps the lesser one back (INHIBIT). `condition`: what has to hold besides."""
     return [
-        _alert(
-            name,
-            f"{expression} > {bounds.warning} <= {bounds.critical}",
-            "warning",
-            for_s,
-            summary,
-            runbook=runbook,
-        ),
-        _alert(name, f"{expression} > {bounds.critical}", "critical", for_s, summary, runbook=runbook),
+        _alert(name, f"{expression} > {bound}{condition}", severity, for_s, summary, runbook=runbook)
+        for severity, bound in (("warning", bounds.warning), ("critical", bounds.critical))
     ]
 
 
@@ -160,8 +178,17 @@ def _latency(config: AlertsConfig) -> list[dict[str, Any]]:
     ]
 
 
+_BATCHABLE = (
+    f" and llm:requests_in_flight:mean >= {IN_FLIGHT}"
+    ' and (llm:batch_empty_runs:ratio{engine!="triton"} or llm:batch_empty_runs:ratio'
+    " and on (instance, model) max_over_time(llm:batch_size:mean[1d]) > 1)"
+)
+"""There is something to batch, and a Triton model can: one that never had a batch in a day is taken for one that
+takes single requests only."""
+
+
 def _engines(config: AlertsConfig) -> list[dict[str, Any]]:
-    fragmentation = 'max by (pool, endpoint) (llm_endpoint_reading{term="fragmentation"})'
+    fragmentation = 'max by (pool, endpoint) (llm_endpoint_telemetry{term="fragmentation"})'
     return [
         *_pair(
             "LlmBatchEmptyRuns",
@@ -170,6 +197,7 @@ def _engines(config: AlertsConfig) -> list[dict[str, Any]]:
             config.for_s,
             "{{ $value | humanizePercentage }} of the batches of {{ $labels.instance }} are empty",
             runbook="batch-timeout",
+            condition=_BATCHABLE,
         ),
         *_pair(
             "LlmSpecRejection",

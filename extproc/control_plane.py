@@ -153,6 +153,7 @@ class ControlPlane:
             resolve=_resolver(resolvers), read=_read, changed=self._moved, failed=self._metrics.endpoints_failed
         )
         self._readings = Readings(telemetry, look=self._scraper.look, healthy=self._healthy, latency=self._latency)
+        self._metrics.terms = lambda pool, endpoint: self._readings.terms(pool, endpoint, now=monotonic())
         self._reconciler = Reconciler(World(settings, ()), inputs=self._readings, publish=self._publish)
 
     async def close(self) -> None:

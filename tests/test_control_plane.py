@@ -445,7 +445,7 @@ async def test_a_bug_in_a_tick_costs_that_tick(
 ) -> None:
     async with World(config(pool("chat", engine)), tmp_path).running() as world:
         with monkeypatch.context() as broken:
-            broken.setattr(world.control._readings, "_own", lambda *_: 1 / 0)
+            broken.setattr(world.control._readings, "_input", lambda *_: 1 / 0)
             await world.until(lambda: world.value("llm_ticks_failed_total") >= 2)
         assert "a bug" in caplog.text
         at = world.control.report

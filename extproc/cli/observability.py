@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import yaml
 from msgspec import Struct
 
+from extproc.alerts import INHIBIT
 from extproc.cli import alert_rules, processes
 from extproc.edge.grpc_server import check_free
 from extproc.errors import CannotStart
@@ -69,7 +70,7 @@ def alertmanager_config(webhook: str) -> dict[str, Any]:
         "group_interval": "10s",
         "repeat_interval": "4h",
     }
-    return {"route": route, "receivers": [receiver]}
+    return {"route": route, "receivers": [receiver], "inhibit_rules": [INHIBIT]}
 
 
 def program(names: tuple[str, ...], what: str) -> str:

@@ -6,7 +6,7 @@ no series behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from statistics import median_low
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from extproc.engines.failures import Failure
 from extproc.loops.reconcile import PoolReport, Report
 from extproc.loops.telemetry import Target
+from extproc.model.topology import Endpoint
 from extproc.model.xds import Kind
 from extproc.scoring.values import EndpointWeight, Freshness
 
@@ -25,14 +26,22 @@ MAX_ENDPOINT_SERIES = 2000
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 BY_ENDPOINT = ("pool", "endpoint")
 
+Terms = Callable[[str, Endpoint], Mapping[str, float]]
+"""What sources say of a pool's endpoint, by term; without what is too old."""
+
+
+def no_terms(_: str, __: Endpoint) -> Mapping[str, float]:
+    return {}
+
 
 class ControlMetrics:
     """Used from the event loop's thread only."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._report: Report | None = None
+        self.report: Report | None = None
         self._generation = 0
-        registry.register(_LastTick(lambda: self._report))
+        self.terms: Terms = no_terms
+        registry.register(_LastTick(self))
         self._about_sources(registry)
         self._about_ticks(registry)
         self._about_envoys(registry)
@@ -103,7 +112,7 @@ class ControlMetrics:
         self._endpoint_failures.inc()
 
     def ticked(self, report: Report, duration_s: float) -> None:
-        self._report = report
+        self.report = report
         self._ticks.observe(duration_s)
         for pool in report.pools:
             if pool.weights.saturated:
@@ -148,17 +157,19 @@ class ControlMetrics:
 
 
 class _LastTick(Collector):
-    def __init__(self, report: Callable[[], Report | None]) -> None:
-        self._report = report
+    def __init__(self, metrics: ControlMetrics) -> None:
+        self._metrics = metrics
 
     def describe(self) -> Iterator[Metric]:
         return iter(_families().values())
 
     def collect(self) -> Iterator[Metric]:
         families = _families()
-        report = self._report()
-        for pool, endpoint in _rows(report.pools if report else ()):
+        report = self._metrics.report
+        for pool, endpoint, place in _rows(report.pools if report else ()):
             labels = [pool.name, endpoint.key]
+            for term, value in self._metrics.terms(pool.name, place).items():
+                families["telemetry"].add_metric([*labels, term], value)
             families["weight"].add_metric(labels, endpoint.weight)
             families["draining"].add_metric(labels, float(endpoint.draining))
             if endpoint.score is not None and pool.measured:
@@ -187,8 +198,12 @@ def _add_terms(families: dict[str, GaugeMetricFamily], labels: list[str], endpoi
             families["age"].add_metric([*labels, term.term.value], term.age_s)
 
 
-def _rows(pools: tuple[PoolReport, ...]) -> Iterator[tuple[PoolReport, EndpointWeight]]:
-    rows = ((pool, endpoint) for pool in pools for endpoint in pool.weights.weights)
+def _rows(pools: tuple[PoolReport, ...]) -> Iterator[tuple[PoolReport, EndpointWeight, Endpoint]]:
+    rows = (
+        (pool, weight, endpoint)
+        for pool in pools
+        for weight, endpoint in zip(pool.weights.weights, pool.endpoints, strict=True)
+    )
     for _, row in zip(range(MAX_ENDPOINT_SERIES), rows, strict=False):
         yield row
 
@@ -201,6 +216,11 @@ def _families() -> dict[str, GaugeMetricFamily]:
         "score": GaugeMetricFamily("llm_endpoint_score", "In [0, 1], higher is better.", labels=BY_ENDPOINT),
         "term": GaugeMetricFamily("llm_endpoint_term", "A term of the score, in [0, 1].", labels=by_term),
         "reading": GaugeMetricFamily("llm_endpoint_reading", "What a term was made from.", labels=by_term),
+        "telemetry": GaugeMetricFamily(
+            "llm_endpoint_telemetry",
+            "What its page and other sources say: shares in [0, 1], requests, seconds.",
+            labels=by_term,
+        ),
         "age": GaugeMetricFamily("llm_telemetry_age_seconds", "Age of a term's reading.", labels=by_term),
         "stale": GaugeMetricFamily(
             "llm_telemetry_stale", "1 = a term is too old to be believed.", labels=BY_ENDPOINT

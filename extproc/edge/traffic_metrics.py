@@ -20,8 +20,9 @@ from extproc.windows.outcome import Outcome, outcome
 
 DURATION_BUCKETS_S = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75),
-    *(1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0),
+    *(1.0, 1.3, 1.6, 1.8, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0),
 )
+"""Bounds where the shipped thresholds lie, 1.6, 1.8 and 2.0: a quantile is read as between two of them."""
 
 LENGTHS = (100, 250, 500, 1000, 2000, 4000, 8000)
 """Upper bounds, inclusive, of the length buckets: all tokens of a request, prompt and output."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from extproc.control import TelemetryConfig
-from extproc.engines.joining import Join, keyed, names
+from extproc.engines.joining import TERMS, Join, keyed, names
 from extproc.engines.reading import OWN
 from extproc.loops import targets
 from extproc.loops.latency import SERVED_STEP_S, Latency, LoadReport
@@ -99,14 +99,21 @@ class Readings:
         """How loaded each healthy endpoint is, a share of what it can bear; None where nothing fresh is known."""
         shared = self._arranged()
         for endpoint in endpoints:
-            key = targets.own(spec.name, endpoint)
-            if self._healthy(key):
-                sources = [*self._own(spec, endpoint, key), *(shared.of(endpoint) if shared.joins else ())]
-                yield self._load(spec, endpoint, sources, now)
+            if self._healthy(targets.own(spec.name, endpoint)):
+                yield self._load(spec, self._fresh(spec.name, endpoint, shared, now))
 
-    def _load(self, spec: PoolSpec, endpoint: Endpoint, sources: Sequence[Told], now: float) -> float | None:
+    def terms(self, pool: str, endpoint: Endpoint, *, now: float) -> Mapping[str, float]:
+        """All that is known of it and not too old to be believed, by the names of `TERMS`."""
+        fresh = self._fresh(pool, endpoint, self._arranged(), now)
+        return {term: value for term in TERMS if (value := _first(fresh, term)) is not None}
+
+    def _fresh(self, pool: str, endpoint: Endpoint, shared: Shared, now: float) -> list[EngineSample]:
         oldest = now - self.telemetry.neutral_after_intervals * self.telemetry.interval_s
-        fresh = [told.sample for told in sources if told_at(endpoint, told.look, self.latency) >= oldest]
+        sources = self._sources(pool, endpoint, shared)
+        return [told.sample for told in sources if told_at(endpoint, told.look, self.latency) >= oldest]
+
+    @staticmethod
+    def _load(spec: PoolSpec, fresh: Sequence[EngineSample]) -> float | None:
         waiting, running = _first(fresh, "waiting"), _first(fresh, "running")
         queue = None if running is None else (running + (waiting or 0.0)) / spec.max_concurrency
         return degrade.load(_first(fresh, "gpu_utilisation"), _first(fresh, "kv_usage"), queue)
@@ -123,14 +130,18 @@ class Readings:
         return self._shared
 
     def _input(self, spec: PoolSpec, endpoint: Endpoint, shared: Shared, now: float) -> EndpointInput:
-        key = targets.own(spec.name, endpoint)
-        sources = [*self._own(spec, endpoint, key), *(shared.of(endpoint) if shared.joins else ())]
-        return endpoint_input(endpoint, spec, sources, self.latency, healthy=self._healthy(key), now=now)
+        healthy = self._healthy(targets.own(spec.name, endpoint))
+        sources = self._sources(spec.name, endpoint, shared)
+        return endpoint_input(endpoint, spec, sources, self.latency, healthy=healthy, now=now)
 
-    def _own(self, spec: PoolSpec, endpoint: Endpoint, key: str) -> Iterator[Told]:
-        yield from _told(self._look(key))
+    def _sources(self, pool: str, endpoint: Endpoint, shared: Shared) -> list[Told]:
+        """The most trusted first."""
+        return [*self._own(pool, endpoint), *(shared.of(endpoint) if shared.joins else ())]
+
+    def _own(self, pool: str, endpoint: Endpoint) -> Iterator[Told]:
+        yield from _told(self._look(targets.own(pool, endpoint)))
         if self.telemetry.triton_statistics:
-            yield from _told(self._look(targets.statistics(spec.name, endpoint)))
+            yield from _told(self._look(targets.statistics(pool, endpoint)))
 
 
 def _first(samples: Iterable[EngineSample], term: str) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from extproc.alerts import INHIBIT
 from extproc.cli.render import rendered
 from extproc.settings import load
 from extproc.standin.gpu_exporter import scenario
@@ -185,3 +186,7 @@ def test_alertmanager_routes_to_a_receiver_it_has() -> None:
     config = read("deploy/alertmanager/alertmanager.yml")
 
     assert config["route"]["receiver"] in {each["name"] for each in config["receivers"]}
+
+
+def test_alertmanager_keeps_the_lesser_of_two_back() -> None:
+    assert read("deploy/alertmanager/alertmanager.yml")["inhibit_rules"] == [INHIBIT]

@@ -278,7 +278,7 @@ def test_runbooks_page(reader: Reader) -> None:
     admin = f"--admin 127.0.0.1:{reader._port('9902')}"
     assert "engine-1" in reader.types(f"{weights} {admin}")
     time.sleep(6)  # telemetry comes every five seconds
-    assert "llm_endpoint_reading" in reader.types(readings)
+    assert "llm_endpoint_telemetry" in reader.types(readings)
     assert "pool" in reader.types(f"{status} {admin}")
     assert "llm_endpoint_reading" in reader.types(memory)
     assert '"weight"' in reader.types(page)

@@ -43,6 +43,7 @@ GAUGES = [
     "llm_endpoint_score",
     "llm_endpoint_term",
     "llm_endpoint_reading",
+    "llm_endpoint_telemetry",
     "llm_telemetry_age_seconds",
     "llm_telemetry_stale",
 ]
@@ -50,6 +51,22 @@ GAUGES = [
 
 def test_before_the_first_tick_there_is_no_series_of_any_endpoint(world: World) -> None:
     assert [len(world.series(name)) for name in GAUGES] == [0] * len(GAUGES)
+
+
+def test_what_sources_say_of_an_endpoint(world: World) -> None:
+    known = {
+        ("chat", A.key): {"fragmentation": 0.25, "sm_utilisation": 0.5},
+        ("chat", B.key): {"fragmentation": 0.0},
+    }
+    world.metrics.terms = lambda pool, endpoint: known.get((pool, endpoint.key), {})
+    world.metrics.ticked(report(BUSY), 0.01)
+    assert {
+        (found["endpoint"], found["term"]): value for found, value in world.series("llm_endpoint_telemetry")
+    } == {
+        (A.key, "fragmentation"): 0.25,
+        (A.key, "sm_utilisation"): 0.5,
+        (B.key, "fragmentation"): 0.0,
+    }
 
 
 def test_weights_and_what_they_are_made_of(world: World) -> None:
@@ -85,6 +102,7 @@ def test_what_nobody_knows_has_no_series(world: World) -> None:
 
 
 def test_an_endpoint_that_left_leaves_no_series(world: World) -> None:
+    world.metrics.terms = lambda _, __: {"memory": 0.5}
     world.metrics.ticked(report(BUSY, UNKNOWN), 0.01)
     world.metrics.ticked(report(pool("chat", given(B, 0.5))), 0.01)
     for name in GAUGES:

@@ -177,6 +177,20 @@ def test_the_order_of_the_config_holds_whatever_the_join() -> None:
         assert memory.value == expected
 
 
+def test_terms_are_all_that_is_fresh_by_trust() -> None:
+    world = World(dcgm=[DCGM], neutral_after_intervals=6, interval_s=5)
+    assert world.readings.terms("chat", A, now=NOW) == {}
+    world.looks[f"chat/{A.key}"] = telling(memory=0.1, fragmentation=0.25, waiting=0.0)
+    world.looks[DCGM_KEY] = sharing({"10.0.0.1": {"memory": 0.8, "sm_utilisation": 0.6}})
+    assert world.readings.terms("chat", A, now=NOW) == {
+        "memory": 0.1,
+        "fragmentation": 0.25,
+        "waiting": 0.0,
+        "sm_utilisation": 0.6,
+    }
+    assert world.readings.terms("chat", A, now=NOW + 100) == {}, "too old"
+
+
 def test_tritons_statistics_are_of_the_endpoint_itself() -> None:
     world = World(triton_statistics=True)
     world.looks[f"chat/{A.key}/statistics"] = telling(p99_s=0.4)

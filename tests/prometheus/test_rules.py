@@ -14,6 +14,7 @@ import yaml
 from extproc import alerts
 from extproc.cli.alert_rules import text
 from extproc.cli.main import main
+from extproc.edge.traffic_metrics import DURATION_BUCKETS_S
 from extproc.errors import ConfigError
 from extproc.settings import load
 
@@ -52,7 +53,7 @@ def begins(series: str, value: float) -> dict[str, str]:
 
 def durations(seconds: float) -> list[dict[str, str]]:
     """Requests that all take about so long, as a histogram."""
-    bounds = (0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
+    bounds = DURATION_BUCKETS_S
     made = [
         grows(
             f'llm_request_duration_seconds_bucket{{pool="big",tier="strict",status="2xx",le="{bound}"}}',
@@ -82,21 +83,33 @@ def spec(rejected: float) -> list[dict[str, str]]:
     ]
 
 
-def batches(mean: float) -> list[dict[str, str]]:
+def batches(mean: float, in_flight: float = 4) -> list[dict[str, str]]:
     name = '{instance="triton:8002",model="text",version="1"}'
-    return [grows(f"nv_inference_count{name}", 100 * mean), grows(f"nv_inference_exec_count{name}", 100)]
+    return [
+        grows(f"nv_inference_count{name}", 100 * mean),
+        grows(f"nv_inference_exec_count{name}", 100),
+        grows(f"nv_inference_request_duration_us{name}", 15e6 * in_flight),
+    ]
 
 
-def steps(empty: float) -> list[dict[str, str]]:
+def steps(empty: float, in_flight: float = 4) -> list[dict[str, str]]:
     name = 'instance="vllm:8000",model_name="m"'
     return [
+        stays(f"vllm:num_requests_running{{{name}}}", in_flight),
+        stays(f"vllm:num_requests_waiting{{{name}}}", 0),
         grows(f'vllm:iteration_tokens_total_bucket{{{name},le="1.0"}}', 100 * empty),
         grows(f"vllm:iteration_tokens_total_count{{{name}}}", 100),
     ]
 
 
 def reading(term: str, value: float) -> list[dict[str, str]]:
-    return [stays(f'llm_endpoint_reading{{pool="big",endpoint="10.0.0.1:8000",term="{term}"}}', value)]
+    return [stays(f'llm_endpoint_telemetry{{pool="big",endpoint="10.0.0.1:8000",term="{term}"}}', value)]
+
+
+def swinging(term: str, *values: float) -> list[dict[str, str]]:
+    """Another value at each step."""
+    (one,) = reading(term, 0)
+    return [{**one, "values": " ".join(str(values[step % len(values)]) for step in range(STEPS))}]
 
 
 LONG = 'llm_requests_over_1k_tokens_total{scenario="general"}', 'llm_requests_with_usage_total{scenario="general"}'
@@ -108,15 +121,19 @@ NACK, AUDIT = 'llm_xds_nacks_total{type="cluster"}', 'llm_audit_records_total{re
 Case = tuple[str, str, list[dict[str, str]], list[list[dict[str, str]]]]
 CASES: list[Case] = [
     # alert, severity, what makes it fire, what does not
-    # 1.5 to 2 s is one bucket: its P99 is read as 1.995.
-    ("LlmP99High", "warning", durations(1.8), [durations(0.4), durations(2.5), mistaken(1.8)]),
-    ("LlmP99High", "critical", durations(2.5), [durations(1.8), cancelled(4.0)]),
+    # What is read as between two buckets is off by at most their distance: 1.7 s is 1.6 to 1.8.
+    ("LlmP99High", "warning", durations(1.7), [durations(0.4), durations(1.5), mistaken(1.8)]),
+    ("LlmP99High", "warning", durations(2.5), []),
+    ("LlmP99High", "critical", durations(2.5), [durations(1.9), cancelled(4.0)]),
     ("LlmManyLongRequests", "warning", [grows(LONG[0], 6), grows(LONG[1], 100)], [[grows(LONG[0], 4), grows(LONG[1], 100)]]),
-    ("LlmBatchEmptyRuns", "warning", batches(1.8), [batches(2.5), batches(1.6), steps(0.1), steps(0.3)]),
+    ("LlmBatchEmptyRuns", "warning", batches(1.8), [batches(2.5), steps(0.1), batches(1.8, in_flight=1), batches(1.0)]),
+    ("LlmBatchEmptyRuns", "warning", steps(0.3), [steps(0.3, in_flight=1)]),
     ("LlmBatchEmptyRuns", "critical", steps(0.3), [steps(0.2), batches(4.0)]),
-    ("LlmSpecRejection", "warning", spec(0.5), [spec(0.3), spec(0.7)]),
+    ("LlmBatchEmptyRuns", "critical", batches(1.2), [batches(1.8), batches(1.0), batches(1.2, in_flight=1)]),
+    ("LlmSpecRejection", "warning", spec(0.5), [spec(0.3)]),
     ("LlmSpecRejection", "critical", spec(0.7), [spec(0.5)]),
     ("LlmFragmentation", "warning", reading("fragmentation", 0.3), [reading("fragmentation", 0.1), reading("memory", 0.9)]),
+    ("LlmFragmentation", "warning", swinging("fragmentation", 0.34, 0.36), [swinging("fragmentation", 0.19, 0.21)]),
     ("LlmFragmentation", "critical", reading("fragmentation", 0.4), [reading("fragmentation", 0.3)]),
     (
         "LlmTelemetryStale",
@@ -136,7 +153,8 @@ CASES: list[Case] = [
 
 
 def test_each_alert_has_its_cases() -> None:
-    assert sorted((name, severity) for name, severity, *_ in CASES) == sorted(ALERTS)
+    assert {(name, severity) for name, severity, *_ in CASES} == set(ALERTS)
+    assert len(set(ALERTS)) == len(ALERTS)
 
 
 def test_the_shipped_file_is_what_the_config_says() -> None:
