@@ -13,6 +13,7 @@ from typing import Any
 
 from extproc.edge.operator_socket import SOCKET
 from extproc.errors import CannotStart
+from extproc.model.topology import MAX_PORT
 from extproc.settings import load
 
 TIMEOUT_S = 5.0
@@ -22,10 +23,19 @@ def add_admin(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--admin", metavar="HOST:PORT", help="the sidecar's admin pages (listeners.admin)")
 
 
+def _place(text: str) -> str:
+    """HOST:PORT, also as a browser's line has it."""
+    place = text.removeprefix("http://").rstrip("/")
+    host, _, port = place.rpartition(":")
+    if not host or "/" in place or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+        raise CannotStart(f"--admin {text}: allowed: HOST:PORT, e.g. 127.0.0.1:9902")
+    return place
+
+
 def admin_of(arguments: argparse.Namespace) -> str:
     """Where its admin pages are: as told, else as the config has it."""
     if arguments.admin:
-        return str(arguments.admin)
+        return _place(arguments.admin)
     return load(arguments.config.read_bytes() if arguments.config else b"").listeners.admin
 
 
@@ -43,7 +53,9 @@ def fetch(admin: str, path: str, key: str) -> dict[str, Any]:
         if not isinstance(found, dict) or key not in found:
             raise ValueError("it is no sidecar")
     except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
-        raise CannotStart(f"no sidecar answers at http://{admin}{path}: {error}") from None
+        raise CannotStart(
+            f"no sidecar answers at http://{admin}{path}: {error}; --admin HOST:PORT names another place"
+        ) from None
     return found
 
 

@@ -70,6 +70,7 @@ class WeightReason(StrEnum):
     """Why a weight is what it is: the first that applies, in this order."""
 
     DRAINING = "draining"  # unhealthy: no share
+    ALONE = "alone"  # the pool has no other: it gets all, whatever is known of it
     LAST_GOOD = "last_good"  # no fresh reading in the pool: the weights before stay
     EQUAL = "equal"  # no fresh reading, and no weights before
     SATURATED = "saturated"  # every score is zero: equal shares

@@ -35,6 +35,8 @@ def weigh(
     scores = score(healthy, rules, now=now)
     split = _split(scores, carried(previous, keys, total), total, rules)
     split = _held(split, [previous.get(key) for key in keys], rules)
+    if len(inputs) == 1:
+        split = _Split(split.shares, [WeightReason.ALONE], saturated=split.saturated)
     weights = map(_weight, keys, scores, split.shares, split.reasons)
     return _published(inputs, weights, total, previous, saturated=split.saturated)
 

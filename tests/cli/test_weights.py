@@ -218,10 +218,20 @@ def test_no_sidecar_is_one_line(how: list[str], capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "127.0.0.1:x", "no such host:1", "[::1]:0", "127.0.0.1:99999", "a" * 300 + ":1", ":"]
+    "address", ["127.0.0.1", "127.0.0.1:x", "[::1]:0", "127.0.0.1:99999", ":", "https://127.0.0.1:9902", "a:1/status"]
 )
 def test_no_address_at_all_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "allowed: HOST:PORT" in refused(["--admin", address], capsys)
+
+
+@pytest.mark.parametrize("address", ["no such host:1", "a" * 300 + ":1"])
+def test_a_host_nobody_knows_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no sidecar answers" in refused(["--admin", address], capsys)
+
+
+def test_an_address_as_a_browser_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Sidecar().listening() as address:
+        assert main(["weights", "--json", "--admin", f"http://{address}/"]) == 0
 
 
 @pytest.mark.parametrize(

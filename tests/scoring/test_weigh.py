@@ -37,6 +37,14 @@ def test_an_unchanged_tick_pushes_nothing() -> None:
     assert reasons(again) == reasons(first)
 
 
+@pytest.mark.parametrize("age_s", [1.0, 1000.0])
+def test_the_only_one_gets_all_whatever_is_known_of_it(age_s: float) -> None:
+    """No reading can change that: an idle pool of one is no fault to look for."""
+    found = weigh([endpoint("a", 0.9, 0.9, age_s=age_s)], {}, RULES, now=NOW)
+    assert (weights(found), reasons(found)) == ([found.total], ["alone"])
+    assert found.weights[0].terms, "what is known of it is told all the same"
+
+
 @pytest.mark.parametrize("place", range(3))
 def test_a_score_of_zero_drains(place: int) -> None:
     pool = [endpoint(str(i), 1.0 if i == place else 0.2, 9.0 if i == place else 0.2) for i in range(3)]
