@@ -103,7 +103,9 @@ class Operations:
     def _baseline(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         frozen = self._freeze()
         if not frozen:
-            raise Refused("nothing to freeze: no requests of the active parameter set were seen yet")
+            raise Refused(
+                "nothing to freeze yet: no pool and tier has drift.min_samples requests of the active parameter set"
+            )
         incident = self._history.prove("baseline frozen by an operator", by=_by(given))
         if incident is not None:
             self._report(incident)

@@ -19,11 +19,14 @@ _held: dict[str, Weights] = {}
 
 
 def read(config: IntentConfig) -> Weights | None:
-    """None where it is switched off. ConfigError where the file is no model, or another one than the config says;
-    OSError where it cannot be read."""
+    """None where it is switched off. ConfigError where the file cannot be read, is no model, or not the one that
+    the config says."""
     if not config.enabled:
         return None
-    data = data_of(config)
+    try:
+        data = data_of(config)
+    except OSError as error:
+        raise ConfigError((Problem("intent.model", f"{config.model}: {error.strerror or error}"),)) from None
     digest = hashlib.sha256(data).hexdigest()
     if config.sha256 not in ("", digest):
         raise ConfigError((Problem("intent.sha256", f"the file's is {digest}"),))

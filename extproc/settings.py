@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Struct
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from extproc import pools, yaml_text
 from extproc.alerts import AlertsConfig
@@ -35,6 +35,8 @@ from extproc.tracing.settings import TracingConfig
 from extproc.trust import Tenants, Trust, digest, tenant_name
 
 C = TypeVar("C", bound=Config)
+
+MAX_WORKERS = 256
 
 NEEDS_RESTART = (
     "unknown_paths",
@@ -102,10 +104,17 @@ class SecretRef(Config):
         return self
 
 
+def _identity(text: str) -> str:
+    if not text or text != text.strip():
+        # A peer without a certificate has the empty name.
+        raise ValueError("allowed: a URI SAN or a subject, without blanks around it")
+    return text
+
+
 class TrustConfig(Config):
     tokens: list[SecretRef]
     sources: list[Annotated[str, AfterValidator(_network)]]
-    identities: list[str]
+    identities: list[Annotated[str, AfterValidator(_identity)]]
 
 
 class TenantsConfig(Config):
@@ -150,6 +159,12 @@ class WebhookConfig(Config):
     token: SecretRef | None = None
 
 
+def _workers(value: object) -> object:
+    if value == "auto" or (type(value) is int and 1 <= value <= MAX_WORKERS):
+        return value
+    raise ValueError(f"allowed: auto, or 1 to {MAX_WORKERS}")
+
+
 class Settings(Config):
     parameter_set: Name
     inference_params: InferenceParams
@@ -184,7 +199,7 @@ class Settings(Config):
     limits: LimitsConfig
     listeners: ListenersConfig
     transport: Literal["fast", "grpc"]
-    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=256)]
+    workers: Annotated[Literal["auto"] | int, BeforeValidator(_workers)]
     audit: AuditConfig
     tracing: TracingConfig
     logging: LoggingConfig
@@ -216,7 +231,7 @@ def load(text: bytes | str) -> Settings:
         settings = parsed(Settings, tree)
     except ConfigError as error:
         raise ConfigError((*error.problems, *_unknown_scenarios(tree))) from None
-    problems = tuple(cross_check(settings))
+    problems = (*_unknown_scenarios(tree), *cross_check(settings))
     if problems:
         raise ConfigError(problems)
     return settings
@@ -246,13 +261,11 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def cross_check(settings: Settings) -> Iterable[Problem]:
     """Mistakes between keys that each are well-formed."""
-    yield from _scenario_names(settings)
+    yield from _tier_names(settings)
     yield from pools.problems(settings.pools, settings.pool_defaults, settings.variants)
     yield from _pool_names(settings)
     yield from _control(settings)
     yield from _lengths(settings)
-    for name in sorted(settings.accuracy_floors.keys() - settings.scenarios.keys()):
-        yield Problem(f"accuracy_floors.{name}", f"no scenario {name!r}; allowed: {', '.join(settings.scenarios)}")
     batch = settings.inference_params.batch
     if batch.min_size > batch.max_size:
         yield Problem("inference_params.batch.min_size", f"allowed: at most max_size ({batch.max_size})")
@@ -285,34 +298,42 @@ def _control(settings: Settings) -> Iterable[Problem]:
 
 
 def _unknown_scenarios(tree: Mapping[str, Any]) -> Iterable[Problem]:
-    """Scenarios that rules name and nobody defines, in a tree whose shapes are not all right."""
-    known, classify = tree.get("scenarios"), tree.get("classify")
-    if not isinstance(known, dict) or not isinstance(classify, dict):
+    """Scenarios that somebody names and nobody defines, in a tree whose shapes are perhaps not all right."""
+    known = tree.get("scenarios")
+    if not isinstance(known, dict):
         return
-    for key in ("rules", "extra_rules"):
-        rules = classify.get(key)
-        for index, rule in enumerate(rules if isinstance(rules, list) else ()):
-            name = rule.get("scenario") if isinstance(rule, dict) else None
-            if isinstance(name, str) and name not in known:
-                yield Problem(
-                    f"classify.{key}.{index}.scenario",
-                    f"no scenario {name!r}; allowed: {', '.join(map(str, known))}",
-                )
+    for path, name in _named_scenarios(tree):
+        if isinstance(name, str) and name not in known:
+            yield Problem(path, f"no scenario {name!r}; allowed: {', '.join(map(str, known))}")
 
 
-def _scenario_names(settings: Settings) -> Iterable[Problem]:
-    known = settings.scenarios.keys()
-    allowed = f"allowed: {', '.join(known)}"
-    for index, name in enumerate(settings.inference_params.max_tokens.whitelist):
-        if name not in known:
-            yield Problem(f"inference_params.max_tokens.whitelist.{index}", f"no scenario {name!r}; {allowed}")
+def _named_scenarios(tree: Mapping[str, Any]) -> Iterable[tuple[str, object]]:
+    classify = _below(tree, "classify")
     for key in ("rules", "extra_rules"):
-        for index, rule in enumerate(getattr(settings.classify, key)):
-            if rule.scenario is not None and rule.scenario not in known:
-                yield Problem(f"classify.{key}.{index}.scenario", f"no scenario {rule.scenario!r}; {allowed}")
-    if settings.classify.default_scenario not in known:
-        yield Problem("classify.default_scenario", allowed)
-    for name in sorted(known & {tier.value for tier in Tier}):
+        for index, rule in enumerate(_list(classify.get(key))):
+            if isinstance(rule, dict):
+                yield f"classify.{key}.{index}.scenario", rule.get("scenario")
+    yield "classify.default_scenario", classify.get("default_scenario")
+    for index, name in enumerate(_list(_below(tree, "inference_params", "max_tokens").get("whitelist"))):
+        yield f"inference_params.max_tokens.whitelist.{index}", name
+    for name in sorted(map(str, _below(tree, "accuracy_floors"))):
+        yield f"accuracy_floors.{name}", name
+
+
+def _below(tree: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """The mapping there, {} where there is none."""
+    for key in keys:
+        found = tree.get(key)
+        tree = found if isinstance(found, dict) else {}
+    return tree
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _tier_names(settings: Settings) -> Iterable[Problem]:
+    for name in sorted(settings.scenarios.keys() & {tier.value for tier in Tier}):
         yield Problem(f"scenarios.{name}", "a tier has this name; labels could not tell them apart")
 
 

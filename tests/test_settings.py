@@ -284,7 +284,7 @@ CROSS: list[tuple[str, str, str, str]] = [
         "default",
         "classify: {default_scenario: nope}",
         "classify.default_scenario",
-        "allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
+        "no scenario 'nope'; allowed: general, order_query, returns, payment, legal, recommendation, copywriting",
     ),
     (
         "tier_name",
@@ -451,6 +451,32 @@ failure_mode: shut
         "pools.0.endpoints",
         "failure_mode",
     }
+
+
+def test_scenarios_nobody_defines_are_told_beside_wrong_shapes() -> None:
+    found = problems(
+        "nonsense: 1\ninference_params: {max_tokens: {whitelist: [leagl]}}\naccuracy_floors: {nope: 0.9}\n"
+        "classify: {default_scenario: z, extra_rules: [{name: a, pattern: x, tier: strict, scenario: gone}]}"
+    )
+    assert found.keys() == {
+        "nonsense",
+        "inference_params.max_tokens.whitelist.0",
+        "accuracy_floors.nope",
+        "classify.default_scenario",
+        "classify.extra_rules.0.scenario",
+    }
+
+
+@pytest.mark.parametrize("value", ["100000", "0", "x", "1.5", "true", "[1]"])
+def test_workers_are_told_in_one_line(value: str) -> None:
+    assert problems(f"workers: {value}") == {"workers": "allowed: auto, or 1 to 256"}
+
+
+@pytest.mark.parametrize("value", ["''", "' '", "'spiffe://a '"])
+def test_an_identity_nobody_has_is_refused(value: str) -> None:
+    """The empty one is that of every peer without a certificate."""
+    found = problems(f"trust: {{identities: [spiffe://a, {value}]}}")
+    assert found == {"trust.identities.1": "allowed: a URI SAN or a subject, without blanks around it"}
 
 
 def test_several_contradictions_are_told_at_once() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from extproc import intent_model
+from extproc.cli.outcome import WRONG
 from extproc.edge import secrets
 from extproc.errors import ConfigError, Problem
 from extproc.settings import Settings, load
@@ -20,28 +23,29 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
     parser.set_defaults(run=run)
 
 
-def missing_secrets(settings: Settings) -> tuple[Problem, ...]:
+def missing(settings: Settings) -> Iterator[Problem]:
     """What `serve` would refuse to start with, here and now: a file can be right on another machine."""
-    try:
-        secrets.read(settings)
-    except ConfigError as error:
-        return error.problems
-    return ()
+    for read in (secrets.read, lambda given: intent_model.read(given.intent)):
+        try:
+            read(settings)
+        except ConfigError as error:
+            yield from error.problems
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0 where the file is right; ConfigError is the caller's to print."""
+    """0 where the file is right, 2 where it is not."""
     try:
         settings = load(arguments.file.read_bytes())
     except ConfigError as error:
-        if not arguments.json:
-            raise
-        problems = [{"path": problem.path, "message": problem.message} for problem in error.problems]
-        print(json.dumps({"valid": False, "problems": problems}))
-        return 2
+        if arguments.json:
+            problems = [{"path": problem.path, "message": problem.message} for problem in error.problems]
+            print(json.dumps({"valid": False, "problems": problems}))
+        else:
+            print(*(f"{arguments.file}: {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
+        return WRONG
     label = settings.parameters().label()
-    for note in missing_secrets(settings):
-        print(f"extproc: not set on this machine: {note}", file=sys.stderr)
+    for note in missing(settings):
+        print(f"{arguments.file}: not on this machine: {note}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"valid": True, "parameter_set": label}))
     else:

@@ -74,6 +74,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from extproc.training import utterances
     from extproc.training.rows import label_map
 
+    _writable(arguments.out, arguments.picture)
     labels = label_map(ConfigSource(arguments.config).settings, arguments.labels)
     rows = _rows(arguments.data, labels)
     if arguments.open_only:
@@ -109,7 +110,10 @@ def _learnt(arguments: argparse.Namespace, rows: Sequence[Row], tell: Any) -> tu
     if not arguments.json:
         console = status.console_of()
         console.print(f"{arguments.folds} folds: rows judged by a model that has not seen them, without rules")
-        console.print(report.told(parts))
+        console.print(report.told(parts, console.width))
+        for part in parts:
+            if not part.source:
+                console.print(f"{part.language}: {report.how_sure(part.likely.accuracy, part.likely.rows)}")
         for table in report.confusions(parts):
             console.print(table)
         for source, accuracy in without.items():
@@ -134,6 +138,7 @@ def _adapted(
     weights = learn.adapt(start, rows, own, ADAPTING, seed=arguments.seed, tell=tell)
     if not arguments.json:
         console = status.console_of()
+        console.print("without rules:")
         console.print(f"before: {report.how_sure(before, len(rows))}")
         console.print(f"after, on rows left out of {arguments.folds} folds: {report.how_sure(after, len(rows))}")
     return weights, {"folds": arguments.folds, "rows": len(rows), "before": before, "after": after}
@@ -161,6 +166,7 @@ def _eval(arguments: argparse.Namespace) -> int:
     from extproc.training import examine, picture, report
     from extproc.training.rows import label_map
 
+    _writable(arguments.picture)
     settings = ConfigSource(arguments.config).settings
     weights = _model(arguments.model)
     rows = _rows(arguments.data, label_map(settings, arguments.labels, shipped=False))
@@ -179,7 +185,7 @@ def _eval(arguments: argparse.Namespace) -> int:
         print(json.dumps(report.tree(parts, licensed, found), indent=1, ensure_ascii=False))
     else:
         console = status.console_of()
-        console.print(report.told(parts))
+        console.print(report.told(parts, console.width))
         if licensed:
             console.print(report.by_licence(licensed))
         for table in report.confusions(parts):
@@ -208,6 +214,9 @@ def _speed(weights: Weights, texts: Sequence[str]) -> str:
 
 
 def _label(arguments: argparse.Namespace) -> int:
+    _writable(arguments.out)
+    if arguments.out.exists():
+        raise CannotStart(f"{arguments.out} is there already, perhaps with labels: name another file")
     settings = ConfigSource(arguments.config).settings
     texts = kept_texts(arguments.state_dir)
     if not texts:
@@ -228,6 +237,13 @@ def _label(arguments: argparse.Namespace) -> int:
 
 
 # ── what both need ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _writable(*paths: Path | None) -> None:
+    """Told before the work, not after it."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise CannotStart(f"no folder {path.parent} for {path.name}")
 
 
 def _rows(paths: Sequence[Path], labels: LabelMap) -> list[Row]:

@@ -39,5 +39,9 @@ def _problem(detail: ErrorDetails, at: str) -> Problem:
     path = ".".join(part for part in parts if part and not part.startswith(SHAPE))
     if detail["type"] == "extra_forbidden":
         return Problem(path, "unknown key")
+    if detail["type"] == "model_type":
+        return Problem(path, "allowed: keys and their values")
+    if detail["type"] == "string_pattern_mismatch":
+        return Problem(path, f"allowed: text like {detail['ctx']['pattern']}")
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     return Problem(path, message if message.startswith(("allowed", "not a", "Field")) else f"allowed: {message}")

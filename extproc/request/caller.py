@@ -61,10 +61,10 @@ def _trusted_by(headers: Headers, attributes: Mapping[str, str], trust: Trust) -
     if not trust.identities:
         return None
     names = (
-        attributes.get("connection.uri_san_peer_certificate", ""),
-        attributes.get("connection.subject_peer_certificate", ""),
+        attributes.get("connection.uri_san_peer_certificate"),
+        attributes.get("connection.subject_peer_certificate"),
     )
-    return "identity" if trust.identities.intersection(names) else None
+    return "identity" if any(name and name in trust.identities for name in names) else None
 
 
 def _tenant_of_key(headers: Headers, tenants: Tenants) -> str:
@@ -105,7 +105,7 @@ def _number(name: str, text: str, field: Field) -> Scalar:
     written = (_WHOLE if whole else _NUMBER).fullmatch(text)
     value = math.nan if written is None else int(text) if whole else float(text)
     if not low <= value <= high:
-        raise _invalid(name, f"a {'whole ' if whole else ''}number from {low:g} to {high:g}")
+        raise _invalid(name, f"a {'whole ' if whole else ''}number from {low} to {high:,}")
     return value
 
 

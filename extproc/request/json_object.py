@@ -23,6 +23,9 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY = rb'[ \t\n\r]*("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*:[ \t\n\r]*'
 _FIRST = re.compile(_KEY, re.DOTALL)
 _NEXT = re.compile(rb"[ \t\n\r]*+(?:," + _KEY + rb"|\})", re.DOTALL)
+_HALF = re.compile(
+    rb"\\u[dD][89aAbB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89aAbB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+)
 UTF8_PIECE = 1 << 16
 MAX_REMEMBERED_KEYS = 32
 MAX_REMEMBERED_CHARS = 512
@@ -308,4 +311,6 @@ def _position(body: bytes, message: str) -> str:
         return "it is empty"
     if body.startswith(_BOM):
         return "it starts with a byte-order mark"
+    if _HALF.search(body):
+        return "an escape names half a character, a surrogate without its other half"
     return message.removeprefix("JSON is malformed: ").rstrip(".")

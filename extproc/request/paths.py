@@ -48,7 +48,8 @@ def _of_bare(bare: str) -> Target:
     triton = _TRITON_MODEL.fullmatch(trimmed)
     if triton is not None:
         return Target(Family.TRITON, _TRITON_DIALECTS[triton[2]], unquote(triton[1]))
-    decoded = unquote(trimmed)
-    if decoded != trimmed and "%" not in decoded:
-        return target(decoded)
+    # As the most lenient reader behind us may take it: decoded, without path parameters and blanks around.
+    plain = unquote(trimmed).partition(";")[0].strip()
+    if plain != trimmed and "%" not in plain:
+        return target(plain)
     return next((found for prefix, found in _FAMILIES if trimmed.startswith(prefix)), _ELSE)

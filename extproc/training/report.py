@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from extproc.training.examine import Part, Scenarios
@@ -16,15 +17,24 @@ NARROW = 2000
 """Rows from which on accuracy is known to about a percent."""
 
 
-def told(parts: Sequence[Part]) -> Table:
-    """One line per language and source: the most likely tier, and the tier after the fallback."""
-    table = Table(title="most likely tier, recall/precision in %; after: with the fallback to the default")
+WIDE = 116
+"""Columns of a terminal that hold the whole table."""
+
+
+def told(parts: Sequence[Part], width: int = WIDE) -> Table:
+    """One line per language and source: the most likely tier, and the tier after the fallback. On a narrow terminal
+    without the tiers but strict: the confusions tell them."""
+    title = "most likely tier, recall/precision in %; after: with the fallback to the default"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("", "source"):
-        table.add_column(column, no_wrap=True)
-    for column in ("rows", "right", *(tier.value for tier in TIERS), "ECE", "sure", "after", "strict"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, overflow="fold")
+    names = ("rows", "right", *(tier.value for tier in TIERS), "ECE", "sure", "after", "strict")
+    shown = [at for at, name in enumerate(names) if width >= WIDE or name not in ("normal", "creative")]
+    for at in shown:
+        table.add_column(names[at], justify="right", no_wrap=True)
     for part in parts:
-        table.add_row(part.language, part.source or "all", *_cells(part.likely), *_cells_after(part.after))
+        cells = (*_cells(part.likely), *_cells_after(part.after))
+        table.add_row(part.language, part.source or "all", *(cells[at] for at in shown))
     return table
 
 

@@ -153,5 +153,11 @@ def _row(cells: Mapping[str, str], stem: str, labels: LabelMap) -> Row | None:
     text = cells.get("text", "").strip()
     if not text:
         raise ValueError("no text")
-    label = labels.label(f"{source}:{cells.get('label', '').strip() or said}", said)
+    name = cells.get("label", "").strip() or said
+    try:
+        label = labels.label(f"{source}:{name}", said)
+    except ValueError:
+        if name:
+            raise
+        raise ValueError("neither scenario nor tier stands here; columns are parted by tabs") from None
     return None if label is None else Row(text, label, source, cells.get("licence", "").strip())

@@ -42,8 +42,8 @@ def test_wrong(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert sorted(err.splitlines()) == [
-        "extproc: config: limits.max_keys: allowed: a valid integer",
-        "extproc: config: nonsense: unknown key",
+        f"{file}: limits.max_keys: allowed: a valid integer",
+        f"{file}: nonsense: unknown key",
     ]
 
 
@@ -64,7 +64,7 @@ def test_wrong_for_machines(file: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_not_a_config(file: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(content)
     assert main(["check", str(file)]) == 2
-    assert capsys.readouterr().err.startswith("extproc: config: ")
+    assert capsys.readouterr().err.startswith(f"{file}: ")
 
 
 @pytest.mark.parametrize(("name", "why"), [("none.yaml", "No such file or directory"), (".", "Is a directory")])
@@ -72,3 +72,17 @@ def test_no_file(tmp_path: Path, name: str, why: str, capsys: pytest.CaptureFixt
     path = tmp_path / name
     assert main(["check", str(path)]) == 1
     assert capsys.readouterr().err == f"extproc: {why}: {path}\n"
+
+
+@pytest.mark.parametrize(
+    ("model", "why"), [("none.npz", "No such file or directory"), ("c.yaml", "not an .npz file")]
+)
+def test_a_model_that_is_not_here_is_a_note(
+    file: Path, model: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be there on the machine that serves."""
+    path = file.with_name(model)
+    file.write_text(f"intent: {{model: {path}}}")
+    assert main(["check", str(file)]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith(f"{file}: not on this machine: intent.model: {path}: ") and why in err

@@ -34,6 +34,7 @@ def train(tmp_path: Path, *arguments: str, out: str = "m.npz") -> bytes:
 def test_training_twice_gives_the_same_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = train(tmp_path, "--picture", str(tmp_path / "p.svg"), "--leave-out")
     out = capsys.readouterr().out
+    assert "en: " in out and "rows are few" in out
     assert "most likely tier" in out and "rows are true" in out and "p50" in out and "sha256" in out
     assert ET.parse(tmp_path / "p.svg").getroot().tag.endswith("svg")
     assert train(tmp_path, "--leave-out", out="n.npz") == first != train(tmp_path, "--seed", "2", out="o.npz")
@@ -67,6 +68,11 @@ def test_adapting_says_how_little_the_rows_are(tmp_path: Path, capsys: pytest.Ca
         (["train-intent", "{tmp}/empty.tsv", "--out", "{tmp}/m"], "no rows"),
         (["train-intent", "{tmp}/open.tsv", "--open-only", "--out", "{tmp}/m"], "no rows"),
         (["label", "--out", "{tmp}/l.tsv", "--state-dir", "{tmp}"], "keep_unsure is off"),
+        (["label", "--out", "{tmp}/bad.tsv", "--state-dir", "{tmp}"], "is there already"),
+        (["label", "--out", "{tmp}/none/l.tsv", "--state-dir", "{tmp}"], "no folder"),
+        (["train-intent", "{tmp}/bad.tsv", "--out", "{tmp}/none/m"], "no folder"),
+        (["train-intent", "{tmp}/bad.tsv", "--out", "{tmp}/m", "--picture", "{tmp}/none/p"], "no folder"),
+        (["eval-intent", "shipped", "{tmp}/bad.tsv", "--picture", "{tmp}/none/p"], "no folder"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -218,7 +218,8 @@ def test_no_sidecar_is_one_line(how: list[str], capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "127.0.0.1:x", "[::1]:0", "127.0.0.1:99999", ":", "https://127.0.0.1:9902", "a:1/status"]
+    "address",
+    ["127.0.0.1", "127.0.0.1:x", "[::1]:0", "127.0.0.1:99999", ":", "https://127.0.0.1:9902", "a:1/status"],
 )
 def test_no_address_at_all_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "allowed: HOST:PORT" in refused(["--admin", address], capsys)

@@ -302,3 +302,14 @@ def test_minus_zero_stays_what_it_is() -> None:
 )
 def test_encode(value: Any, raw: bytes) -> None:
     assert encode(value) == raw
+
+
+@pytest.mark.parametrize("text", ["\\ud83d", "a \\ud83d b", "\\ude00", "\\ud83d\\ud83d\\ude00", "\\ud83dx\\ude00"])
+def test_half_a_character_is_named_as_such(text: str) -> None:
+    with pytest.raises(ClientFault, match="half a character"):
+        parse(b'{"a":"%b"}' % text.encode(), max_keys=4)
+
+
+def test_a_whole_one_is_none_of_it() -> None:
+    with pytest.raises(ClientFault, match=r"valid JSON: (?!.*half a character)"):
+        parse(b'{"a":"\\ud83d\\ude00', max_keys=4)

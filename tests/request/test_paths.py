@@ -46,6 +46,15 @@ def test_served(path: str, family: Family, dialect: Dialect, model: str | None, 
 
 
 @pytest.mark.parametrize(("path", "family", "dialect", "model"), SERVED, ids=[case[0] for case in SERVED])
+@pytest.mark.parametrize("more", [";x=1", "%3Bx=1", ";", "/;x", "%20", "%20/", "%09;a%20"])
+def test_what_a_lenient_engine_may_not_read(
+    path: str, family: Family, dialect: Dialect, model: str | None, more: str
+) -> None:
+    """Whoever drops it serves the path: it is judged."""
+    assert target(path + more) == Target(family, dialect, model)
+
+
+@pytest.mark.parametrize(("path", "family", "dialect", "model"), SERVED, ids=[case[0] for case in SERVED])
 def test_escaped_letters_and_slashes(path: str, family: Family, dialect: Dialect, model: str | None) -> None:
     expected = Target(family, dialect, model)
     for at, letter in enumerate(path[1:], 1):

@@ -50,7 +50,9 @@ def test_the_labels_file_overrules_the_row_and_drops(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("a\tnowhere", r"shop.tsv.1: 'nowhere' is neither a scenario nor a tier"),
-        ("a", "has no tier"),
+        ("a", "neither scenario nor tier"),
+        ("text\tscenario\na\t\n", "neither scenario nor tier"),
+        ("a,strict", "parted by tabs"),
         ("\treturns", "no text"),
         ("text\ttier\na\tcold\nb\t\n", r"shop.tsv.2"),
     ],

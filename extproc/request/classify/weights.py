@@ -31,6 +31,9 @@ MOST_ORDERS = 4
 MOST_ROWS = (MOST_CHARS + 4) * MOST_ORDERS
 """Of one text."""
 
+ARCHIVE = b"PK"
+"""How such a file begins. What does not is never handed on: numpy takes it for a pickle."""
+
 STAMP = (1980, 1, 1, 0, 0, 0)
 """Of every member of the file: equal weights are equal bytes."""
 
@@ -180,6 +183,8 @@ def decode(data: bytes) -> Weights:
     """ValueError, in one line, for anything but the bytes of such a file."""
     if len(data) > MAX_FILE_BYTES:
         raise ValueError(f"larger than {MAX_FILE_BYTES} bytes")
+    if not data.startswith(ARCHIVE):
+        raise ValueError("no intent model: not an .npz file")
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             members = {name: archive[name] for name in archive.files}
