@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from extproc.cli.worker import kept
 from extproc.config_source import ConfigSource
 from extproc.deployment import workers
 from extproc.edge import log_lines
+from extproc.loops.tasks import beating
 from extproc.settings import ListenersConfig, Settings, parsed
 
 
@@ -36,20 +38,20 @@ def run(arguments: argparse.Namespace) -> int:
     if count == 1:
         return _alone(source, state_dir)
     # Workers end before the process that takes their records.
-    control = Kept("the control process", lambda: _alone(source, state_dir))
+    control = Kept("the control process", lambda: _alone(source, state_dir, control.beat))
     return keep([kept(count, state_dir), [control]], source.settings.shutdown_grace_s)
 
 
-def _alone(source: ConfigSource, state_dir: Path) -> int:
+def _alone(source: ConfigSource, state_dir: Path, beat: Callable[[], None] = lambda: None) -> int:
     """The control process, which without workers judges too. Where it is started again, what needs a restart stays
     as it was: the others go on by it."""
-    uvloop.run(_serve(Sidecar(source, state_dir)))
+    uvloop.run(_serve(Sidecar(source, state_dir), beat))
     return 0
 
 
-async def _serve(sidecar: Sidecar) -> None:
+async def _serve(sidecar: Sidecar, beat: Callable[[], None]) -> None:
     stop = stop_on_signals()
-    async with sidecar as listening:
+    async with beating(beat), sidecar as listening:
         announce(listening)
         await stop.wait()
 

@@ -1,4 +1,4 @@
-"""Processes that are kept alive: forked again when they end, ended with us, in order.
+"""Processes that are kept alive: forked again when they end or no longer answer, ended with us, in order.
 
 Forked, not started anew: to import the program takes a second, which is long where one process of two is down. So
 nothing here may start a thread or an event loop.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import mmap
 import os
 import signal
+import struct
 import sys
 from collections.abc import Callable, Sequence
 
@@ -27,18 +29,28 @@ LONG_ENOUGH_S = 1.0
 AT_FIRST_S = 5.0
 """One that says within this time that it cannot start will not be able to later."""
 
+HUNG_S = 5.0
+"""Without a beat for so long a process is killed: what waits for its answer has failed at Envoy long before."""
+
+LOOK_S = 1.0
+HELD_UP_S = 1.0
+"""A look that is so late says that the whole machine stood still, and nothing about one process of it."""
+
 END_S = 5.0
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 HEARD = (*STOPPING, signal.SIGCHLD)
 
 PR_SET_PDEATHSIG = 1
+_SECONDS = struct.Struct("d")
 
 
 class Kept:
-    """One process by name; `run` is what it does, and returns its exit code."""
+    """One process by name; `run` is what it does, and returns its exit code. One that once called `beat` has to go
+    on with it."""
 
     def __init__(self, name: str, run: Callable[[], int]) -> None:
         self.name = name
+        self._beat_at = mmap.mmap(-1, _SECONDS.size)  # shared with the process
         self.pid = 0
         self.due_at = 0.0  # when it is to be forked; of interest while there is no pid
         self._run = run
@@ -49,6 +61,7 @@ class Kept:
         parent = os.getpid()
         _flush()  # or both would write what waits
         self._begun_at = now
+        _SECONDS.pack_into(self._beat_at, 0, 0.0)
         try:
             self.pid = os.fork()
         except OSError as error:  # no process or no memory left, for now
@@ -57,6 +70,15 @@ class Kept:
             return
         if self.pid == 0:
             os._exit(_child(parent, self._run))
+
+    def beat(self) -> None:
+        """Said by the process itself: its event loop turns."""
+        _SECONDS.pack_into(self._beat_at, 0, monotonic())
+
+    def hangs(self, now: float, awake_since: float) -> bool:
+        """`awake_since`: when the machine last stood still as a whole; before that nobody could beat."""
+        (beat_at,) = _SECONDS.unpack_from(self._beat_at)
+        return bool(self.pid and beat_at) and now - max(beat_at, awake_since) > HUNG_S
 
     def ended(self, now: float) -> None:
         """It is due again."""
@@ -105,15 +127,18 @@ def keep(groups: Sequence[Sequence[Kept]], grace_s: float) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where we were started with it ignored, no code would be left
     every, began = [each for group in groups for each in group], monotonic()
+    awake_since = began
     code: int | None = None
     while code is None:
         now = monotonic()
         for each in every:
             if not each.pid and each.due_at <= now:
                 each.fork(now)
-        pauses = [each.due_at - now for each in every if not each.pid]
-        if _heard(max(0.0, min(pauses)) if pauses else None) in STOPPING:
+        pause = max(0.0, min((each.due_at - now for each in every if not each.pid), default=LOOK_S))
+        if _heard(min(pause, LOOK_S)) in STOPPING:
             code = 0
+        if monotonic() - now > LOOK_S + HELD_UP_S:
+            awake_since = monotonic()
         for each, status in _reaped(every):
             now = monotonic()
             if status in (CANNOT, WRONG) and now - began < AT_FIRST_S:
@@ -121,15 +146,22 @@ def keep(groups: Sequence[Sequence[Kept]], grace_s: float) -> int:
             elif code is None:
                 log.error("%s ended with %s and is started again", each.name, _told(status))
             each.ended(now)
+        _kill_hung(every, awake_since)
     for group in groups:
         _end(group, grace_s + END_S)
     return code
 
 
-def _heard(timeout_s: float | None) -> int | None:
+def _kill_hung(every: Sequence[Kept], awake_since: float) -> None:
+    now = monotonic()
+    for each in every:
+        if each.hangs(now, awake_since):
+            log.error("%s has not answered for %g s and is killed", each.name, HUNG_S)
+            os.kill(each.pid, signal.SIGKILL)
+
+
+def _heard(timeout_s: float) -> int | None:
     """The next signal; None where none came in time."""
-    if timeout_s is None:
-        return signal.sigwaitinfo(HEARD).si_signo
     found = signal.sigtimedwait(HEARD, timeout_s)
     return found.si_signo if found is not None else None
 

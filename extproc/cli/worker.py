@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import uvloop
 from extproc.cli.arguments import add_state_dir
 from extproc.cli.signals import stop_on_signals
 from extproc.cli.supervise import Kept, end_with, keep
+from extproc.loops.tasks import beating
 from extproc.worker import Worker
 
 
@@ -30,13 +31,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def kept(count: int, state_dir: Path) -> list[Kept]:
-    return [Kept(f"worker {number}", partial(_work, number, state_dir)) for number in range(1, count + 1)]
+    return [_kept(number, state_dir) for number in range(1, count + 1)]
 
 
-def _work(number: int, state_dir: Path) -> int:
-    uvloop.run(_run(Worker(number, state_dir)))
+def _kept(number: int, state_dir: Path) -> Kept:
+    found = Kept(f"worker {number}", lambda: _work(number, state_dir, found.beat))
+    return found
+
+
+def _work(number: int, state_dir: Path, beat: Callable[[], None]) -> int:
+    uvloop.run(_run(Worker(number, state_dir), beat))
     return 0
 
 
-async def _run(worker: Worker) -> None:
-    await worker.run(stop_on_signals())
+async def _run(worker: Worker, beat: Callable[[], None]) -> None:
+    async with beating(beat):
+        await worker.run(stop_on_signals())

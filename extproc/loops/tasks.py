@@ -7,11 +7,14 @@ A task lives in a group, so its failure ends the group. The rejected alternative
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+BEAT_S = 1.0
 
 Clock = Callable[[], float]
 """Seconds. Wall clocks count from the epoch; monotonic ones from an unknown point."""
@@ -40,3 +43,22 @@ def spawn(group: asyncio.TaskGroup, coro: Coroutine[Any, Any, T], *, name: str) 
     except RuntimeError:
         coro.close()
         raise
+
+
+@contextlib.asynccontextmanager
+async def beating(beat: Callable[[], None]) -> AsyncIterator[None]:
+    """`beat` is called each second, for as long as the event loop turns."""
+    loop = asyncio.get_running_loop()
+    due: asyncio.TimerHandle | None = None
+
+    def again() -> None:
+        nonlocal due
+        beat()
+        due = loop.call_later(BEAT_S, again)
+
+    again()
+    try:
+        yield
+    finally:
+        if due is not None:
+            due.cancel()

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -124,6 +125,60 @@ def test_one_that_ends_is_started_again(start: Starts) -> None:
     assert (code, out) == (0, "")
     assert log == ["one ended with SIGKILL and is started again"]
     assert state(second) == ""
+
+
+HANGING = """
+supervise.HUNG_S = 2.0
+supervise.LOOK_S = 0.5
+def beat_and(hang):
+    one.beat()
+    say("child", os.getpid())
+    while True:
+        one.beat()
+        time.sleep(hang)
+"""
+
+
+def test_one_that_hangs_is_killed_and_started_again(start: Starts) -> None:
+    running = start(HANGING + "one = Kept('one', lambda: beat_and(0.05))\nraise SystemExit(keep([[one]], 0))")
+    first = running.started()
+    os.kill(first, signal.SIGSTOP)
+    second = running.started()
+    assert state(first) == ""
+    code, _, log = running.ended(signal.SIGTERM)
+    assert (code, log) == (
+        0,
+        ["one has not answered for 2 s and is killed", "one ended with SIGKILL and is started again"],
+    )
+    assert state(second) == ""
+
+
+def test_one_that_never_beat_is_left_alone(start: Starts) -> None:
+    running = start(
+        "supervise.HUNG_S = 0.1\nsupervise.LOOK_S = 0.1\nraise SystemExit(keep([[Kept('one', wait)]], 0))"
+    )
+    first = running.started()
+    time.sleep(0.5)
+    assert state(first) in "RS"
+    assert running.ended(signal.SIGTERM)[2] == []
+
+
+def test_where_all_stood_still_nobody_is_blamed(start: Starts) -> None:
+    """As on a machine that was paused: its first look finds every beat old."""
+    script = (
+        "supervise.HELD_UP_S = 0.5\none = Kept('one', lambda: beat_and(0.05))\nraise SystemExit(keep([[one]], 0))"
+    )
+    running = start(HANGING + script)
+    first = running.started()
+    for pid in (running.pid, first):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(running.pid, signal.SIGCONT)
+    time.sleep(0.1)  # it looks
+    os.kill(first, signal.SIGCONT)
+    time.sleep(1)
+    assert children(running.pid) == [first]
+    assert running.ended(signal.SIGTERM)[2] == []
 
 
 def test_the_pauses_of_one_that_ends_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

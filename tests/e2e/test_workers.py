@@ -115,6 +115,17 @@ async def test_killed_again_and_again_no_request_fails(many: Stack) -> None:
     all_audited(many, request_ids(judged(load)))
 
 
+async def test_one_that_hangs_is_replaced(many: Stack) -> None:
+    """Its socket still takes connections: only whoever watches it can tell."""
+    hung = workers(many)[0]
+    os.kill(hung, signal.SIGSTOP)
+    await asyncio.to_thread(until, lambda: hung not in workers(many) and len(workers(many)) == WORKERS, within_s=30)
+    await asyncio.to_thread(until, lambda: many.sidecar.count("llm_workers", state="ready") == WORKERS, within_s=20)
+    async with Load(many.port, keep=True) as load:
+        await load.more(100)
+    assert (load.tally.errors, len(judged(load))) == ([], load.tally.done)
+
+
 async def test_without_the_control_process_workers_go_on(many: Stack) -> None:
     async with Load(many.port, keep=True) as load:
         await load.more(100)
