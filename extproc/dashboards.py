@@ -1,4 +1,5 @@
-"""Grafana dashboards, as JSON made by code: one each for "is it fine?", routing, parameters, drift and breakers.
+"""Grafana dashboards, as JSON made by code: one each for "is it fine?", routing, engines, parameters, drift and
+breakers.
 
 Pure: a page is rows of panels, a panel is queries over the metrics that the sidecar shows (or the rules record).
 """
@@ -34,6 +35,8 @@ class Panel(Struct, frozen=True):
     height: int = 8
     text: str = ""
     red_from: float | None = None
+    none: str = ""
+    """What stands there where nothing was counted yet."""
 
 
 class Page(Struct, frozen=True):
@@ -69,28 +72,31 @@ FINE = Page(
         _one(
             "errors",
             f'sum(rate(llm_request_outcomes_total{{outcome=~"error|overflow"}}[{EVERY}])) '
-            f"/ sum(rate(llm_request_outcomes_total[{EVERY}])) or 0 * sum(rate(llm_requests_total[{EVERY}]))",
+            f"/ sum(rate(llm_request_outcomes_total[{EVERY}]))",
             kind="stat",
             width=4,
             height=4,
+            none="0 %",
             unit="percentunit",
             red_from=0.05,
         ),
         _one("open breakers", 'sum(llm_breaker_state{state="open"})', kind="stat", width=4, height=4, red_from=1),
         _one(
             "drifting",
-            'sum(llm_drift_state{state="drift"}) or vector(0)',
+            'sum(llm_drift_state{state="drift"})',
             kind="stat",
             width=4,
             height=4,
+            none="0",
             red_from=1,
         ),
         _one(
             "alerts firing",
-            'count(ALERTS{alertstate="firing"}) or vector(0)',
+            'count(ALERTS{alertstate="firing"})',
             kind="stat",
             width=4,
             height=4,
+            none="0",
             red_from=1,
         ),
         _one("requests by tier", f"sum by (tier) (rate(llm_requests_total[{EVERY}]))", "{{tier}}", unit="reqps"),
@@ -157,6 +163,54 @@ ROUTING = Page(
     ),
 )
 
+ENGINES = Page(
+    "llm-engines",
+    "Engines",
+    (
+        _one("mean batch size", "llm:batch_size:mean", "{{instance}} {{model}}", width=12),
+        _one(
+            "batches of one request",
+            "llm:batch_empty_runs:ratio",
+            "{{instance}} {{model}}{{model_name}}",
+            width=12,
+            unit="percentunit",
+            red_from=0.25,
+        ),
+        _one("requests in flight", "llm:requests_in_flight:mean", "{{instance}} {{model}}{{model_name}}", width=12),
+        _one("requests that wait", 'llm_endpoint_telemetry{term="waiting"}', "{{pool}} {{endpoint}}", width=12),
+        _one(
+            "drafted tokens that are rejected",
+            "llm:spec_rejection:ratio",
+            "{{instance}} {{model_name}}",
+            width=12,
+            unit="percentunit",
+            red_from=0.6,
+        ),
+        _one(
+            "KV cache in use",
+            'llm_endpoint_telemetry{term="kv_usage"}',
+            "{{pool}} {{endpoint}}",
+            width=12,
+            unit="percentunit",
+        ),
+        _one(
+            "share of time in which SMs are active",
+            "llm:sm_active:ratio",
+            "{{pool}} {{endpoint}}",
+            width=12,
+            unit="percentunit",
+        ),
+        _one(
+            "fragmentation",
+            'llm_endpoint_telemetry{term="fragmentation"}',
+            "{{pool}} {{endpoint}}",
+            width=12,
+            unit="percentunit",
+            red_from=0.35,
+        ),
+    ),
+)
+
 PARAMETERS = Page(
     "llm-parameters",
     "Parameters and audit",
@@ -179,9 +233,9 @@ PARAMETERS = Page(
             height=4,
             red_from=1,
         ),
-        _one("changes by field", f"sum by (field) (rate(llm_changes_total[{EVERY}]))", "{{field}}", width=12),
+        _one("overrides by field", f"sum by (field) (rate(llm_changes_total[{EVERY}]))", "{{field}}", width=12),
         _one(
-            "changes by rule", f"topk(12, sum by (rule) (rate(llm_changes_total[{EVERY}])))", "{{rule}}", width=12
+            "overrides by rule", f"topk(12, sum by (rule) (rate(llm_changes_total[{EVERY}])))", "{{rule}}", width=12
         ),
         _one(
             "who told the tier",
@@ -242,8 +296,11 @@ PROTECTION = Page(
         _one("trips in a row", "llm_breaker_trips_in_a_row", "{{breaker}}", width=12),
         _one("drift state", "llm_drift_state", "{{pool}} {{tier}} {{state}}", width=12),
         _one(
-            "incidents", "sum by (kind, state) (llm_incidents_total) or vector(0)", "{{kind}} {{state}}", width=12
+            "incidents", "sum by (kind, state) (llm_incidents_total)", "{{kind}} {{state}}", width=12, none="none"
         ),
+        _one("distance to the baseline, D", "llm_drift_d", "{{pool}} {{tier}}", red_from=0.12),
+        _one("p, corrected for all looks of a day", "llm_drift_p", "{{pool}} {{tier}}"),
+        _one("P95 above the baseline", "llm_drift_p95_rise_seconds", "{{pool}} {{tier}}", unit="s"),
         _one("endpoints that break the SLO", "llm_slo_broken_endpoints", red_from=1),
         _one("share of endpoints affected", "llm_slo_affected_share", unit="percentunit"),
         _one("seconds of breach", "llm_slo_breached_seconds", unit="s"),
@@ -253,7 +310,7 @@ PROTECTION = Page(
     ),
 )
 
-PAGES = (FINE, ROUTING, PARAMETERS, PROTECTION)
+PAGES = (FINE, ROUTING, ENGINES, PARAMETERS, PROTECTION)
 
 
 def dashboard(page: Page) -> dict[str, Any]:
@@ -303,6 +360,9 @@ def _placed(panels: Sequence[Panel]) -> list[dict[str, Any]]:
 
 
 def _panel(number: int, panel: Panel, x: int, y: int) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    if panel.none:
+        defaults["noValue"] = panel.none
     steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
     if panel.red_from is not None:
         steps.append({"color": "red", "value": panel.red_from})
@@ -314,7 +374,7 @@ def _panel(number: int, panel: Panel, x: int, y: int) -> dict[str, Any]:
         "datasource": SOURCE,
         "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
         "fieldConfig": {
-            "defaults": {"unit": panel.unit, "min": 0, "thresholds": {"mode": "absolute", "steps": steps}},
+            "defaults": {**defaults, "thresholds": {"mode": "absolute", "steps": steps}},
             "overrides": [],
         },
         "options": {},

@@ -54,6 +54,19 @@ def test_what_needs_a_restart_waits_and_the_rest_is_in_force(tmp_path: Path) -> 
     assert config.waiting == ()
 
 
+@pytest.mark.parametrize("text", ["", " \n\t\n"])
+def test_a_file_that_lost_its_content_changes_nothing(tmp_path: Path, text: str) -> None:
+    config = source(tmp_path, "limits: {max_keys: 100}")
+    config.build(config.read(), 1)
+    assert config.path is not None
+    config.path.write_text(text)
+    with pytest.raises(ConfigError, match="is empty"):
+        config.build(config.read(), 2)
+    assert config.settings.limits.max_keys == 100
+    config.path.write_text("{}")
+    config.build(config.read(), 2)
+
+
 def test_a_missing_secret_is_a_mistake_with_its_place(tmp_path: Path) -> None:
     config = source(tmp_path, "trust: {tokens: [{env: NO_SUCH_VARIABLE_HERE}]}")
     with pytest.raises(ConfigError, match=r"trust\.tokens\.0: environment variable NO_SUCH_VARIABLE_HERE"):
@@ -170,5 +183,5 @@ def test_a_worker_whose_file_is_another_one_says_so(tmp_path: Path) -> None:
 def test_switched_off_no_model_is_read(tmp_path: Path) -> None:
     config = source(tmp_path, "intent: {enabled: false, model: /nowhere}")
     assert len(config.build(config.read(), 1).classifiers) == 2
-    with pytest.raises(OSError):
+    with pytest.raises(ConfigError, match=r"intent\.model: /nowhere: No such file"):
         source(tmp_path, "intent: {model: /nowhere}").build(b"intent: {model: /nowhere}", 1)

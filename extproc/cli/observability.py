@@ -17,6 +17,7 @@ from extproc.alerts import INHIBIT
 from extproc.cli import alert_rules, processes
 from extproc.edge.grpc_server import check_free
 from extproc.errors import CannotStart
+from extproc.model.topology import MAX_PORT
 from extproc.pools import metrics_url
 from extproc.settings import Settings
 
@@ -87,8 +88,12 @@ async def running(
 ) -> AsyncIterator[dict[str, asyncio.subprocess.Process]]:
     """Both, answering. Their data is in the state directory."""
     manager, prometheus = program(ALERTMANAGER, "Alertmanager"), program(PROMETHEUS, "Prometheus")
-    for address in (addresses.prometheus, addresses.alertmanager):
+    if addresses.webhook and not urlsplit(addresses.webhook).netloc:
+        raise CannotStart(f"--alerts-to {addresses.webhook}: allowed: a URL")
+    for option, address in (("--prometheus", addresses.prometheus), ("--alertmanager", addresses.alertmanager)):
         host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > MAX_PORT:
+            raise CannotStart(f"{option} {address}: allowed: HOST:PORT")
         check_free(host, int(port), "--observability")
     folder = state_dir / FOLDER
     folder.mkdir(exist_ok=True)

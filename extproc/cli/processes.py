@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
+from extproc.cli.supervise import end_with
 from extproc.errors import CannotStart
 
 READY_S = 15.0
@@ -18,13 +21,15 @@ _URL = re.compile(r"http://\S+")
 
 @contextlib.asynccontextmanager
 async def child(name: str, *command: str, capture: bool = False) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A child that is asked to end, then killed, when the block is left. Ctrl-C reaches only the parent."""
+    """A child that is asked to end, then killed, when the block is left; it ends too where the parent is killed.
+    Ctrl-C reaches only the parent."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE if capture else None,
             start_new_session=True,
+            preexec_fn=partial(end_with, os.getpid()),
         )
     except OSError as error:
         raise CannotStart(f"cannot start {name}: {error.strerror}") from None

@@ -9,12 +9,15 @@ from typing import Any
 import yaml
 
 from extproc.cli.arguments import add_config
+from extproc.cli.serve import adjusted
 from extproc.deployment import plan, static_plan
 from extproc.edge.xds_files import FOLDER
 from extproc.resources.bootstrap import following, from_files, render
 from extproc.resources.istio import Proxy, envoy_filter
 from extproc.resources.template import copy, dump, load_overlay, load_template
 from extproc.settings import Settings, load
+
+JUDGED_PORT = 8000
 
 
 def add_to(commands: argparse._SubParsersAction[Any]) -> None:
@@ -36,16 +39,20 @@ def add_to(commands: argparse._SubParsersAction[Any]) -> None:
         help="an EnvoyFilter: for inbound or gateway proxies",
     )
     parser.add_argument(
-        "--port", type=int, default=8000, metavar="PORT", help="--istio: the port that is judged (8000)"
+        "--port", type=int, metavar="PORT", help="Envoy's listener (10000); --istio: the port that is judged (8000)"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     settings = load(arguments.config.read_bytes() if arguments.config else b"")
+    if arguments.istio is None:
+        settings = adjusted(settings, arguments)
     state_dir = arguments.state_dir.absolute()
     if arguments.istio is not None:
-        text = istio(settings, state_dir, arguments.istio, arguments.port)
+        text = istio(
+            settings, state_dir, arguments.istio, JUDGED_PORT if arguments.port is None else arguments.port
+        )
     elif arguments.last_good:
         text = last_good(settings, state_dir)
     else:

@@ -62,7 +62,7 @@ def adjusted(settings: Settings, arguments: argparse.Namespace) -> Settings:
     listeners: dict[str, object] = known.model_dump()
     if getattr(arguments, "listen", None) is not None:
         listeners["ext_proc"] = arguments.listen
-    if arguments.admin_port is not None:
+    if getattr(arguments, "admin_port", None) is not None:
         listeners["admin"] = f"{known.admin.rpartition(':')[0]}:{arguments.admin_port}"
     if getattr(arguments, "port", None) is not None:
         listeners["envoy"] = f"{known.envoy.rpartition(':')[0]}:{arguments.port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import sys
 from contextlib import AsyncExitStack
@@ -31,6 +32,8 @@ from extproc.pools import Pool
 from extproc.resources.plan import Pipe
 from extproc.settings import Settings
 from extproc.standin import metrics_page
+
+log = logging.getLogger("extproc.up")
 
 PROGRAM = (sys.executable, "-m", "extproc")
 
@@ -83,10 +86,11 @@ async def _up(arguments: argparse.Namespace, binary: Path, state_dir: Path) -> i
         running = await _workers(stack, sidecar, source.settings, state_dir, arguments.log_level)
         running["Envoy"] = await _envoy(stack, binary, source.settings, state_dir)
         seen = _addresses(arguments) if arguments.observability else None
+        watching: Running = {}
         if seen is not None:
-            running |= await stack.enter_async_context(observability.running(source.settings, seen, state_dir))
+            watching = await stack.enter_async_context(observability.running(source.settings, seen, state_dir))
         print(banner(source.settings, listening, standin=standin, seen=seen), flush=True)
-        return await _until(stop, running)
+        return await _until(stop, running, watching)
 
 
 def _addresses(arguments: argparse.Namespace) -> observability.Addresses:
@@ -145,17 +149,24 @@ async def _envoy(
     return await stack.enter_async_context(processes.envoy(binary, config, Path(admin.path)))
 
 
-async def _until(stop: asyncio.Event, running: Running) -> int:
-    """0 when asked to stop; CannotStart where one of them ends by itself."""
-    ended = {asyncio.Task(process.wait()): name for name, process in running.items()}
+async def _until(stop: asyncio.Event, running: Running, watching: Running) -> int:
+    """0 when asked to stop; CannotStart where one that runs ends by itself. One that only watches is told, and
+    missed by no request."""
+    ended = {asyncio.Task(process.wait()): name for name, process in (running | watching).items()}
     asked = asyncio.Task(stop.wait())
-    await asyncio.wait({asked, *ended}, return_when=asyncio.FIRST_COMPLETED)
-    name = next((name for task, name in ended.items() if task.done()), "")
-    for task in (asked, *ended):
-        task.cancel()
-    if stop.is_set():
-        return 0
-    raise CannotStart(f"{name} ended with code {running[name].returncode}")
+    try:
+        while True:
+            done, _ = await asyncio.wait({asked, *ended}, return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                return 0
+            for task in done:
+                name = ended.pop(task)
+                if name in running:
+                    raise CannotStart(f"{name} ended with code {running[name].returncode}")
+                log.warning("%s ended with code %s; requests go on", name, watching[name].returncode)
+    finally:
+        for each in (asked, *ended):
+            each.cancel()
 
 
 EXAMPLES = (

@@ -29,7 +29,7 @@ dt { font-size: .85rem; } dd { margin: 0; font-weight: 600; overflow-wrap: anywh
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem 1rem .25rem 0; vertical-align: top; max-width: 24rem;
-  overflow-wrap: anywhere; }
+  overflow-wrap: break-word; }
 td { min-width: 3rem; } tbody tr { border-top: 1px solid var(--line); } tbody th { font-weight: 500; }
 meter { width: 5rem; }
 .good { color: var(--good); } .warning { color: var(--warning); } .bad { color: var(--bad); }

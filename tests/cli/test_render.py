@@ -67,6 +67,12 @@ def test_the_command_prints_a_follower(file: Path, capsys: pytest.CaptureFixture
     assert config == json.loads(rendered(load(ONE), Path("/run/y")))
 
 
+def test_the_port_is_envoys_listener(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in ((), ("--static",), ("--last-good",)):
+        config = printed(capsys, "--config", str(file), "--port", "21000", *kind)
+        assert "21000" in json.dumps(config["static_resources"]["listeners"])
+
+
 def test_the_command_knows_two_other_kinds(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ("--config", str(file), "--state-dir", "/run/y")
     assert printed(capsys, *common, "--static") == json.loads(static(load(ONE), Path("/run/y")))

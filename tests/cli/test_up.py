@@ -128,7 +128,7 @@ FOR_EVER = "import signal; signal.pause()"
 async def test_it_goes_on_until_it_is_asked_to_stop() -> None:
     stop = asyncio.Event()
     async with child(FOR_EVER) as envoy, child(FOR_EVER) as others:
-        going = asyncio.Task(up._until(stop, {"Envoy": envoy, "the others": others}))
+        going = asyncio.Task(up._until(stop, {"Envoy": envoy, "the others": others}, {}))
         await asyncio.sleep(0.01)
         assert not going.done()
         stop.set()
@@ -140,7 +140,19 @@ async def test_or_until_one_of_them_ends(name: str) -> None:
     async with child("raise SystemExit(3)") as ends, child(FOR_EVER) as goes_on:
         running = {"one": goes_on, name: ends}
         with pytest.raises(CannotStart, match=f"{name} ended with code 3"):
-            await up._until(asyncio.Event(), running)
+            await up._until(asyncio.Event(), running, {})
+
+
+async def test_one_that_only_watches_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
+    stop = asyncio.Event()
+    async with child("raise SystemExit(3)") as ends, child(FOR_EVER) as goes_on:
+        going = asyncio.Task(up._until(stop, {"Envoy": goes_on}, {"Prometheus": ends}))
+        await ends.wait()
+        await asyncio.sleep(0.05)
+        assert not going.done()
+        assert "Prometheus ended with code 3" in caplog.text
+        stop.set()
+        assert await going == 0
 
 
 class Ready:

@@ -264,7 +264,7 @@ def test_dashboards_page(reader: Reader) -> None:
     (reader.home / "my.yaml").write_text(yaml_blocks("docs/dashboards.md")[0])
     reader.types(rules)
     assert "> 1.2" in (reader.home / "extproc-rules.yml").read_text()
-    assert reader.types(dashboards).count(".json") == 4
+    assert reader.types(dashboards).count(".json") == 5
 
 
 @pytest.mark.parametrize(("page", "what"), [("docs/metrics.md", "metrics"), ("docs/config-reference.md", "config")])
