@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
+from extproc.edge import protection_metrics
 from extproc.edge.control_metrics import ControlMetrics
 from extproc.edge.incidents import Incidents
 from extproc.edge.metrics import Metrics
@@ -91,21 +94,30 @@ def _comments(text: str) -> Iterator[tuple[str, str]]:
 
 
 def metrics() -> str:
-    """Names, labels and meanings of all that stands on /metrics from the start."""
+    """Names, labels and meanings of all that stands on /metrics, or may."""
     lines = [
         "# Metrics reference",
         "",
-        "Made by `extproc reference metrics`. Counters end in `_total` on the page, histograms in `_bucket`,",
-        "`_sum` and `_count`. What protection shows (`llm_breaker_*`, `llm_drift_*`, `llm_slo_*`, `llm_pool_*`,",
-        "and `llm_scenario_length_*`) and what there is of each endpoint (`llm_endpoint_*`, `llm_telemetry_*`) is",
-        "made of the last look, and begins with it.",
+        "Made by `extproc reference metrics`. Histograms have `_bucket`, `_sum` and `_count`. What protection",
+        "shows (`llm_breaker_*`, `llm_drift_*`, `llm_slo_*`, `llm_pool_*`, `llm_scenario_length_*`) and what there",
+        "is of each endpoint (`llm_endpoint_*`, `llm_telemetry_*`) is made of the last look, and begins with it.",
         "",
-        "| metric | type | |",
-        "|---|---|---|",
+        "| metric | type | labels | |",
+        "|---|---|---|---|",
     ]
-    ours = sorted((each for each in _families() if each.name.startswith("llm_")), key=lambda each: each.name)
-    lines += [f"| `{each.name}` | {each.type} | {_cell(each.documentation)} |" for each in ours]
+    for each in sorted(_families(), key=lambda each: each.name):
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{each.name}` | {each.type} | {labels} | {_cell(each.text)} |")
     return "\n".join(lines) + "\n"
+
+
+class Family(Struct, frozen=True):
+    """As it stands on the page: counters end in `_total`."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    text: str
 
 
 class _NoAudit:
@@ -114,14 +126,31 @@ class _NoAudit:
     written = dropped = failures = pending = 0
 
 
-def _families() -> Iterable[Metric]:
+def _families() -> Iterator[Family]:
     made = Metrics(version="")
     made.watch_audit(_NoAudit())
     registry = made.registry
     ControlMetrics(registry)
     TrafficMetrics(registry, pool_of=str)
     Incidents(registry, lambda _: None, shown=1)
-    return registry.collect()
+    for collector in registry._collector_to_names:  # it tells samples; a family without any has labels too
+        for family in _described(collector):
+            if family.name.startswith("llm_"):
+                yield _family(family, getattr(collector, "_labelnames", ()))
+    for family in protection_metrics.families().values():
+        yield _family(family, ())
+
+
+def _described(collector: Collector) -> Iterable[Metric]:
+    """The client's collectors of the process do not describe themselves."""
+    describe: Callable[[], Iterable[Metric]] | None = getattr(collector, "describe", None)
+    return describe() if describe else ()
+
+
+def _family(family: Metric, labels: Sequence[str]) -> Family:
+    suffix = "_total" if family.type == "counter" else ""
+    known = tuple(getattr(family, "_labelnames", ()) or labels)
+    return Family(family.name + suffix, family.type, known, family.documentation)
 
 
 def _cell(text: str) -> str:

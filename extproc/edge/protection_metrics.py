@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -25,79 +25,88 @@ class ProtectionMetrics(Collector):
         registry.register(self)
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())
+        return iter(families().values())
 
     def collect(self) -> Iterator[Metric]:
-        yield _gauge("llm_parameters_pinned", "1 = the active set stays.", float(self._history.history.pinned))
-        yield _gauge(
-            "llm_parameter_history_unsaved", "1 = the disk does not take it.", float(self._history.unsaved)
-        )
+        made = families()
+        made["pinned"].add_metric((), float(self._history.history.pinned))
+        made["unsaved"].add_metric((), float(self._history.unsaved))
         protector = self._protector()
         if protector is not None:
-            yield from _breakers(protector)
-            yield from _pools(protector)
-            yield from _slo(protector)
-            yield from _lengths(protector)
-            yield from _drift(protector.drift.status.verdicts)
+            _breakers(made, protector)
+            _pools(made, protector)
+            _slo(made, protector)
+            _lengths(made, protector)
+            _drift(made, protector.drift.status.verdicts)
+        yield from made.values()
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, value=value)
+def families() -> dict[str, GaugeMetricFamily]:
+    """All there are, without a sample."""
+    key = ("pool", "parameter_set", "tier")
+    return {
+        "pinned": _gauge("llm_parameters_pinned", "1 = the active set stays."),
+        "unsaved": _gauge("llm_parameter_history_unsaved", "1 = the disk does not take it."),
+        "breaker": _gauge("llm_breaker_state", "1 = in this state.", "breaker", "state"),
+        "trips": _gauge("llm_breaker_trips_in_a_row", "Each doubles the back-off.", "breaker"),
+        "panic": _gauge("llm_breaker_panic", "1 = every pool is open, one serves."),
+        "load": _gauge("llm_pool_load", "Of what it can bear; absent = not known.", "pool"),
+        "degraded": _gauge("llm_pool_degraded", "1 = its answers are cheaper.", "pool"),
+        "broken": _gauge("llm_slo_broken_endpoints", "Endpoints that break the SLO."),
+        "slow_mean": _gauge("llm_slo_slow_mean_endpoints", "Their mean is above its objective."),
+        "affected": _gauge("llm_slo_affected_share", "Of endpoints: the SLO broken, or drift."),
+        "breached": _gauge("llm_slo_breached_seconds", "Of the rollback's window."),
+        "tokens": _gauge("llm_scenario_length_tokens", "Learnt output length.", "scenario"),
+        "samples": _gauge("llm_scenario_length_samples", "Answers it was learnt from.", "scenario"),
+        "d": _gauge("llm_drift_d", "Kolmogorov-Smirnov distance, of slower alone.", *key),
+        "p": _gauge("llm_drift_p", "Corrected for keys and looks of a day.", *key),
+        "rise": _gauge("llm_drift_p95_rise_seconds", "Against the baseline.", *key),
+        "drift": _gauge("llm_drift_state", "1 = in this state.", *key, "state"),
+    }
 
 
-def _breakers(protector: Protector) -> Iterator[Metric]:
-    states = GaugeMetricFamily("llm_breaker_state", "1 = in this state.", labels=("breaker", "state"))
-    trips = GaugeMetricFamily("llm_breaker_trips_in_a_row", "Each doubles the back-off.", labels=("breaker",))
+Made = Mapping[str, GaugeMetricFamily]
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=labels)
+
+
+def _breakers(made: Made, protector: Protector) -> None:
     for name, breaker in protector.breakers.states.items():
         for state in State:
-            states.add_metric((name, state.value), float(breaker.state is state))
-        trips.add_metric((name,), breaker.trips)
-    yield states
-    yield trips
-    yield _gauge("llm_breaker_panic", "1 = every pool is open, one serves.", float(bool(protector.status.panic)))
+            made["breaker"].add_metric((name, state.value), float(breaker.state is state))
+        made["trips"].add_metric((name,), breaker.trips)
+    made["panic"].add_metric((), float(bool(protector.status.panic)))
 
 
-def _pools(protector: Protector) -> Iterator[Metric]:
-    loads = GaugeMetricFamily("llm_pool_load", "Of what it can bear; absent = not known.", labels=("pool",))
-    degraded = GaugeMetricFamily("llm_pool_degraded", "1 = its answers are cheaper.", labels=("pool",))
+def _pools(made: Made, protector: Protector) -> None:
     for name, load in protector.status.loads.items():
         if load is not None:
-            loads.add_metric((name,), load)
-        degraded.add_metric((name,), float(name in protector.status.protection.degraded))
-    yield loads
-    yield degraded
+            made["load"].add_metric((name,), load)
+        made["degraded"].add_metric((name,), float(name in protector.status.protection.degraded))
 
 
-def _slo(protector: Protector) -> Iterator[Metric]:
+def _slo(made: Made, protector: Protector) -> None:
     slo = protector.status.slo
-    yield _gauge("llm_slo_broken_endpoints", "Endpoints that break the SLO.", len(slo.broken))
-    yield _gauge("llm_slo_slow_mean_endpoints", "Their mean is above its objective.", len(slo.slow_mean))
-    yield _gauge("llm_slo_affected_share", "Of endpoints: the SLO broken, or drift.", slo.affected_share)
-    yield _gauge("llm_slo_breached_seconds", "Of the rollback's window.", slo.breached_s)
+    made["broken"].add_metric((), len(slo.broken))
+    made["slow_mean"].add_metric((), len(slo.slow_mean))
+    made["affected"].add_metric((), slo.affected_share)
+    made["breached"].add_metric((), slo.breached_s)
 
 
-def _lengths(protector: Protector) -> Iterator[Metric]:
-    granted = GaugeMetricFamily("llm_scenario_length_tokens", "Learnt output length.", labels=("scenario",))
-    counted = GaugeMetricFamily("llm_scenario_length_samples", "Answers it was learnt from.", labels=("scenario",))
+def _lengths(made: Made, protector: Protector) -> None:
     for name, estimate in protector.lengths.estimates().items():
-        granted.add_metric((name,), estimate.tokens)
-        counted.add_metric((name,), estimate.samples)
-    yield granted
-    yield counted
+        made["tokens"].add_metric((name,), estimate.tokens)
+        made["samples"].add_metric((name,), estimate.samples)
 
 
-def _drift(verdicts: tuple[Verdict, ...]) -> Iterator[Metric]:
-    labels = ("pool", "parameter_set", "tier")
-    distance = GaugeMetricFamily("llm_drift_d", "Kolmogorov-Smirnov distance, of slower alone.", labels=labels)
-    chance = GaugeMetricFamily("llm_drift_p", "Corrected for keys and looks of a day.", labels=labels)
-    rise = GaugeMetricFamily("llm_drift_p95_rise_seconds", "Against the baseline.", labels=labels)
-    states = GaugeMetricFamily("llm_drift_state", "1 = in this state.", labels=(*labels, "state"))
+def _drift(made: Made, verdicts: tuple[Verdict, ...]) -> None:
     for verdict in verdicts:
         key = verdict.key
         names = (key.pool, key.parameter_set, key.tier or "none")
-        for family, value in ((distance, verdict.d), (chance, verdict.p), (rise, verdict.p95_delta_s)):
+        for name, value in (("d", verdict.d), ("p", verdict.p), ("rise", verdict.p95_delta_s)):
             if value is not None:
-                family.add_metric(names, value)
+                made[name].add_metric(names, value)
         for state in Drift:
-            states.add_metric((*names, state.value), float(verdict.state is state))
-    yield from (distance, chance, rise, states)
+            made["drift"].add_metric((*names, state.value), float(verdict.state is state))

@@ -40,8 +40,28 @@ def _is_none(path: str) -> bool:
     return tree is None
 
 
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """Type and labels by name."""
+    rows = [
+        line.split(" | ")
+        for line in (DOCS / "metrics.md").read_text(encoding="utf-8").splitlines()
+        if "| `" in line
+    ]
+    return {row[0].strip("| `"): (row[1], {each.strip("` ") for each in row[2].split(",")} - {""}) for row in rows}
+
+
 @pytest.mark.parametrize(
-    "name", ["llm_requests", "llm_classified", "llm_xds_nacks", "llm_request_duration_seconds"]
+    ("name", "kind", "labels"),
+    [
+        ("llm_requests_total", "counter", {"dialect", "tier", "class"}),
+        ("llm_drift_d", "gauge", {"pool", "parameter_set", "tier"}),
+        ("llm_breaker_state", "gauge", {"breaker", "state"}),
+        ("llm_endpoint_telemetry", "gauge", {"pool", "endpoint", "term"}),
+        ("llm_request_duration_seconds", "histogram", {"pool", "tier", "status"}),
+        ("llm_scrape_failures_total", "counter", {"source", "cause"}),
+        ("llm_incidents_total", "counter", {"kind", "subject", "state"}),
+        ("llm_breaker_panic", "gauge", set()),
+    ],
 )
-def test_metrics_are_there(name: str) -> None:
-    assert f"| `{name}` |" in (DOCS / "metrics.md").read_text(encoding="utf-8")
+def test_metrics_are_there_as_they_are_shown(name: str, kind: str, labels: set[str]) -> None:
+    assert documented()[name] == (kind, labels)
