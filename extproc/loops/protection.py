@@ -16,6 +16,7 @@ from extproc.loops.breakers import FALLBACK, PARAMETERS, POOL, Breakers, Kept, b
 from extproc.loops.drift import DriftWatch, Work
 from extproc.loops.latency import Latency
 from extproc.loops.lengths import LengthWatch
+from extproc.model.drift import Drift
 from extproc.model.names import RequestClass
 from extproc.model.protection import (
     CALM,
@@ -33,7 +34,8 @@ from extproc.protect import degrade, slo
 from extproc.protect.breaker import State
 from extproc.protect.calibration import calibrated
 from extproc.protect.slo import BreachClock
-from extproc.settings import Settings
+from extproc.settings import Settings, safe_set
+from extproc.windows.latency import LatencyReading
 
 MANY_ENDPOINTS = 50
 """From here on the SLO is looked at every so often only: a reading merges a dozen sketches."""
@@ -74,11 +76,15 @@ class Parameters(Protocol):
 
 class Slo(Struct, frozen=True):
     """`standings` by `pool/endpoint`; `broken` by P99 or errors, `slow_mean` by the mean,
-    which is told only."""
+    which is told only.
+
+    `blamed`: those that the active parameter set breaks by its own requests. `affected_share`, `breached_s`: what
+    a rollback goes by, of the active set alone as well."""
 
     standings: Mapping[str, slo.Standing] = {}
     broken: tuple[str, ...] = ()
     slow_mean: tuple[str, ...] = ()
+    blamed: Mapping[str, slo.Standing] = {}
     affected_share: float = 0.0
     breached_s: float = 0.0
 
@@ -125,6 +131,7 @@ class Protector:
         self._reconsider = reconsider
         self._specs: tuple[PoolSpec, ...] = ()
         self._clock = BreachClock()
+        self._judged = ""
         self._slo_at: float | None = None
         self._degraded: set[str] = set()
         self.bytes_per_token: Mapping[str, float] = {}
@@ -137,6 +144,7 @@ class Protector:
         self.breakers.configure(settings.protection, self._specs)
         self.drift.configure(settings.drift)
         self._lengths_every_s = settings.telemetry.interval_s
+        self._safe_label = safe_set(settings.parameters(), settings.protection.safe_set).label()
         rules = settings.inference_params.max_tokens
         self.lengths.configure(
             settings.lengths,
@@ -186,6 +194,7 @@ class Protector:
         loads = {spec.name: self._load(spec, endpoints.get(spec.name, ()), now, wall) for spec in self._specs}
         self.drift.quick_warnings(wall=wall)
         panic = self._panic(wall)
+        self._judge_anew(latency)
         standings = self._slo(endpoints, latency, now, wall)
         if self._parameters.block(self._why_blocked()):
             self._reconsider()
@@ -303,6 +312,21 @@ class Protector:
 
     # ── SLO and rollback ─────────────────────────────────────────────────────────────────────────
 
+    def _judge_anew(self, latency: Latency) -> None:
+        """Another set is in force: it answers for what it does from here on, not for what the one before it did."""
+        label = self._parameters.label
+        if label == self._judged:
+            return
+        if self._judged:
+            latency.begin_set(label)
+            self._clock, self._slo_at = BreachClock(), None
+        self._judged = label
+
+    def _answers_for(self) -> tuple[str, ...]:
+        """Whose requests are held against the active set: its own. A breach it began goes on under the safe set
+        that took over; one that it found when it came is not its own."""
+        return (self._judged, self._safe_label) if self._clock.spans else (self._judged,)
+
     def _slo(self, endpoints: Mapping[str, Sequence[Endpoint]], latency: Latency, now: float, wall: float) -> Slo:
         placed = [
             (spec.name, each)
@@ -319,41 +343,48 @@ class Protector:
         return found
 
     def _standings(self, placed: Sequence[tuple[str, Endpoint]], latency: Latency, now: float) -> Slo:
-        drifting = set(self.drift.status.drifting())
-        standings, broken, affected = {}, [], []
+        drifting = self._drifting()
+        sets = self._answers_for()
+        standings, blamed, affected = {}, {}, []
         for pool, endpoint in placed:
-            reading = latency.reading(endpoint.key, now=now)
-            standing = slo.Standing(reading.requests, reading.error_rate, reading.p99_s, reading.mean_s)
             name = f"{pool}/{endpoint.key}"
-            standings[name] = standing
-            breaks = slo.breaks(standing, self._config.slo)
-            if breaks:
-                broken.append(name)
-            affected.append(breaks or pool in drifting)
+            standings[name] = _standing(latency.reading(endpoint.key, now=now))
+            own = _standing(latency.under(endpoint.key, sets, now=now))
+            if slo.breaks(own, self._config.slo):
+                blamed[name] = own
+            affected.append(name in blamed or pool in drifting)
         # Drift alone warns: only what also breaks the promise is undone.
-        self._clock = slo.run(self._clock, self._config.rollback, breached=bool(broken), now=now)
+        self._clock = slo.run(self._clock, self._config.rollback, breached=bool(blamed), now=now)
         share = sum(affected) / len(affected) if affected else 0.0
+        broken = tuple(name for name, each in standings.items() if slo.breaks(each, self._config.slo))
         slow = tuple(name for name, each in standings.items() if slo.misses_mean(each, self._config.slo))
-        return Slo(standings, tuple(broken), slow, share, slo.breached_s(self._clock))
+        return Slo(standings, broken, slow, blamed, share, slo.breached_s(self._clock))
+
+    def _drifting(self) -> set[str]:
+        """Pools where the active set's requests drift."""
+        return {
+            each.key.pool
+            for each in self.drift.status.verdicts
+            if each.state is Drift.DRIFT and each.key.parameter_set == self._judged
+        }
 
     def _roll_back_where_due(self, found: Slo, wall: float) -> None:
         rules = self._config.rollback
         if not self._config.enabled or not self._parameters.can_roll_back:
             return
-        if not found.broken or not slo.must_roll_back(self._clock, found.affected_share, rules):
+        if not found.blamed or not slo.must_roll_back(self._clock, found.affected_share, rules):
             return
-        worst = max((found.standings[name].p99_s or 0.0 for name in found.broken), default=0.0)
-        rates = [found.standings[name].error_rate or 0.0 for name in found.broken]
+        worst = max(each.p99_s or 0.0 for each in found.blamed.values())
+        rates = [each.error_rate or 0.0 for each in found.blamed.values()]
         evidence: dict[str, float | int | str | None] = {
             "breached_s": round(found.breached_s, 1),
             "affected_share": round(found.affected_share, 3),
             "worst_p99_s": round(worst, 3),
             "worst_error_rate": round(max(rates), 4),
-            "drifting": ", ".join(sorted(self.drift.status.drifting())),
+            "drifting": ", ".join(sorted(self._drifting())),
         }
         incident = self._parameters.roll_back("slo_breached", evidence)
         if incident is not None:
-            self._clock = BreachClock()
             self._report(incident)
             self._reconsider()
 
@@ -362,6 +393,10 @@ class Protector:
         if kept != self._saved:
             self._saved = kept
             self._save(encode(kept))
+
+
+def _standing(reading: LatencyReading) -> slo.Standing:
+    return slo.Standing(reading.requests, reading.error_rate, reading.p99_s, reading.mean_s)
 
 
 def _panic(wall: float, pool: str, *, active: bool) -> Incident:

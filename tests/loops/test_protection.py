@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from extproc.loops.latency import Latency
 from extproc.loops.parameter_history import ParameterHistory
 from extproc.model.protection import CALM, Incident, Protection
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint
-from extproc.settings import load
+from extproc.protect.history import Standing
+from extproc.settings import Settings, load, safe_set
 from tests.protect.protectors import quiet_protector
 from tests.windows.samples import sample
 
@@ -27,6 +29,7 @@ TIMES = """
 protection:
   rollback: {breach_s: 5, window_s: 20}
 """
+SAFE = safe_set(load("").parameters(), load("").protection.safe_set).label()
 
 
 class World:
@@ -70,7 +73,7 @@ class World:
 
     def of(self, pool: str, endpoint: int = 0, **changes: Any) -> AccessSample:
         found: Endpoint = self.endpoints[pool][endpoint]
-        return sample(cluster=pool, upstream=found.key, params=self.history.label, **changes)
+        return sample(cluster=pool, upstream=found.key, **{"params": self.history.label, **changes})
 
     @property
     def limits(self) -> Mapping[str, int]:
@@ -185,6 +188,78 @@ def test_a_long_breach_on_enough_endpoints_rolls_back_once(world: World) -> None
         world.record(30, world.of("big", total_s=2.5))
         world.tick()
     assert len([each for each in world.incidents if each.kind == "parameters"]) == 1
+
+
+SLOW = {"total_s": 2.5}
+
+
+def other_set(normal: float) -> Settings:
+    return load(POOLS + TIMES + f"\ninference_params: {{temperature: {{normal: {normal}}}}}")
+
+
+def run(world: World, seconds: int, **changes: Any) -> None:
+    for _ in range(seconds):
+        world.record(30, world.of("big", **changes))
+        world.tick()
+
+
+def test_a_set_that_ends_a_breach_is_not_taken_back_for_it(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    fix = world.history.label
+    run(world, 30)
+    assert world.history.label == fix and world.incidents == []
+
+
+def test_a_set_that_does_no_better_has_the_whole_time_too(world: World) -> None:
+    good = unproven_second_set(world)
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    run(world, 6, **SLOW)
+    assert world.history.label != good
+    run(world, 2, **SLOW)
+    assert world.history.label == good
+
+
+def test_requests_of_the_set_before_are_not_held_against_the_new_one(world: World) -> None:
+    """They were under way when it came, or workers heard of it late."""
+    good = unproven_second_set(world)
+    old = world.history.label
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    for _ in range(20):
+        world.record(30, world.of("big"))
+        world.record(30, replace(world.of("big", **SLOW), params=old))
+        world.tick()
+    assert world.protector.status.slo.broken, "that is still told"
+    assert world.history.label not in {old, good} and world.protector.status.slo.breached_s == 0
+
+
+def test_a_set_that_comes_back_by_hand_begins_anew(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 8, **SLOW)
+    refused = next(each for each in world.history.history.versions if each.standing is Standing.REFUSED)
+    world.tick()
+    world.history.activate(refused.version, by="ops")
+    run(world, 30)
+    assert world.history.label == refused.label, "it was the network"
+
+
+def test_a_breach_goes_on_under_the_safe_set_that_it_brought(world: World) -> None:
+    good = unproven_second_set(world)
+    run(world, 2, **SLOW)
+    run(world, 7, **SLOW, params=SAFE)
+    assert world.history.label == good
+
+
+def test_a_set_that_comes_while_the_safe_one_serves_is_not_judged_by_it(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 2, **SLOW)
+    world.history.effective(other_set(0.6))
+    fix = world.history.label
+    run(world, 20, **SLOW, params=SAFE)
+    assert world.history.label == fix
 
 
 def test_a_breach_on_few_endpoints_does_not(tmp_path: Path) -> None:
