@@ -233,7 +233,7 @@ class Protector:
             pools=pools,
             parameters=parameters,
             degraded=tuple(sorted(self._degraded)),
-            light=tuple(self._light()),
+            light=tuple(self._light(panic)),
             retry_after_s=self._retry_after_s() if pools else 0,
             bytes_per_token={name: round(value, 1) for name, value in self.bytes_per_token.items()}
             if pools
@@ -258,9 +258,11 @@ class Protector:
         half_open = self.breakers.state(name) is State.HALF_OPEN
         return self.breakers.config_of(name).probe_share if half_open else 0.0
 
-    def _light(self) -> Iterator[str]:
+    def _light(self, panic: str) -> Iterator[str]:
         for spec in self._specs:
-            if spec.role is Role.LIGHT and self.breakers.state(POOL + spec.name) is not State.OPEN:
+            if spec.role is not Role.LIGHT:
+                continue
+            if spec.name == panic or self.breakers.state(POOL + spec.name) is not State.OPEN:
                 yield spec.name
 
     def _retry_after_s(self) -> int:
@@ -284,17 +286,24 @@ class Protector:
 
     def _panic(self, wall: float) -> str:
         """The pool that serves although every one is open, "" while one is not."""
-        names = [spec.name for spec in self._specs if spec.role not in (Role.SHADOW, Role.CANARY)]
-        all_open = bool(names) and all(self.breakers.state(POOL + name) is State.OPEN for name in names)
+        serving = [spec for spec in self._specs if spec.role not in (Role.SHADOW, Role.CANARY)]
+        all_open = bool(serving) and all(self.breakers.state(POOL + each.name) is State.OPEN for each in serving)
+        needed = all_open and self._config.breakers.panic and self._config.enabled
         before = self.status.panic
-        if not (all_open and self._config.breakers.panic and self._config.enabled):
-            if before:
-                self._report(_panic(wall, before, active=False))
-            return ""
-        chosen = before or min(names, key=lambda name: badness(self.breakers.seen(POOL + name)))
-        if not before:
+        chosen = "" if not needed else before or self._least_bad(serving)
+        if before and chosen != before:
+            self._report(_panic(wall, before, active=False))
+        if chosen and chosen != before:
             self._report(_panic(wall, chosen, active=True))
         return chosen
+
+    def _least_bad(self, serving: Sequence[PoolSpec]) -> str:
+        """Among equals a light pool is the last: it takes a few requests at a time, of its own APIs, cut short."""
+
+        def rank(spec: PoolSpec) -> tuple[tuple[float, float], bool]:
+            return badness(self.breakers.seen(POOL + spec.name)), spec.role is Role.LIGHT
+
+        return min(serving, key=rank).name
 
     def _load(self, spec: PoolSpec, endpoints: Sequence[Endpoint], now: float, wall: float) -> float | None:
         load = degrade.pool_load(self._load_of(spec, endpoints, now))

@@ -148,6 +148,28 @@ def test_the_least_bad_serves_when_all_are_open(world: World) -> None:
     ]
 
 
+def shut_all(world: World, **ok: int) -> None:
+    for pool in ("big", "small", "light"):
+        world.record(30, world.of(pool, status=503))
+        world.record(ok.get(pool, 0), world.of(pool))
+    world.tick()
+
+
+def test_a_light_pool_that_is_the_least_bad_serves(world: World) -> None:
+    shut_all(world, light=9)
+    assert world.protector.status.panic == "light"
+    assert world.published[-1].light == ("light",), "fallback traffic goes there although it is open"
+    assert world.limits == {"big": 0, "small": 0}
+
+
+def test_among_equals_a_light_pool_is_the_last_to_serve(tmp_path: Path) -> None:
+    lines = POOLS.splitlines()
+    world = World(tmp_path, "\n".join([lines[0], lines[1], lines[4], *lines[2:4]]) + TIMES)
+    assert next(iter(world.endpoints)) == "light"
+    shut_all(world)
+    assert world.protector.status.panic == "big", "it takes whole prompts, of any API, and more than a few"
+
+
 def test_a_light_pool_that_is_open_takes_nothing(world: World) -> None:
     world.tick()
     world.record(30, world.of("light", status=503))
