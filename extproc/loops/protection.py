@@ -290,7 +290,8 @@ class Protector:
         all_open = bool(serving) and all(self.breakers.state(POOL + each.name) is State.OPEN for each in serving)
         needed = all_open and self._config.breakers.panic and self._config.enabled
         before = self.status.panic
-        chosen = "" if not needed else before or self._least_bad(serving)
+        stays = before in {spec.name for spec in serving}
+        chosen = "" if not needed else before if stays else self._least_bad(serving)
         if before and chosen != before:
             self._report(_panic(wall, before, active=False))
         if chosen and chosen != before:

@@ -170,6 +170,18 @@ def test_among_equals_a_light_pool_is_the_last_to_serve(tmp_path: Path) -> None:
     assert world.protector.status.panic == "big", "it takes whole prompts, of any API, and more than a few"
 
 
+def test_a_panic_goes_to_another_pool_when_its_own_is_removed(world: World) -> None:
+    shut_all(world, small=9)
+    assert world.protector.status.panic == "small"
+    left = POOLS.replace("  - {name: small", "  # - {name: small")
+    world.protector.configure(load(left + TIMES))
+    del world.endpoints["small"]
+    world.tick()
+    assert world.protector.status.panic == "big" and world.limits == {"light": 0}
+    told = [(each.subject, each.active) for each in world.incidents if each.kind == "panic"]
+    assert told == [("pool/small", True), ("pool/small", False), ("pool/big", True)]
+
+
 def test_a_light_pool_that_is_open_takes_nothing(world: World) -> None:
     world.tick()
     world.record(30, world.of("light", status=503))
