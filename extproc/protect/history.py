@@ -98,6 +98,10 @@ def offered(history: History, offer: Offer, *, now: float, blocked: str = "") ->
 
     A candidate that was held back is activated by the first offer that finds nothing in its way.
     """
+    return _pruned(_offered(history, offer, now=now, blocked=blocked))
+
+
+def _offered(history: History, offer: Offer, *, now: float, blocked: str) -> History:
     known = history.of(offer.version)
     first = not history.active
     if known is None:
@@ -123,7 +127,7 @@ def offered(history: History, offer: Offer, *, now: float, blocked: str = "") ->
     history = replace(history, offered=offer.version)
     if waiting and not first:
         return _held(history, offer.version, waiting, now)
-    return _pruned(activated(history, offer.version, by="config", reason="named by the config", now=now))
+    return activated(history, offer.version, by="config", reason="named by the config", now=now)
 
 
 def _renamed(history: History, offer: Offer) -> History:

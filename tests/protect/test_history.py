@@ -7,9 +7,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 
 from extproc.protect import history as sets
-from extproc.protect.history import Action, History, Offer, Standing
+from extproc.protect.history import Action, History, Offer, ParameterVersion, Standing
 
 
 def offer(version: str) -> Offer:
@@ -130,6 +131,25 @@ def test_a_hundred_sets_are_bounded_and_what_matters_is_kept(second: History) ->
     kept = {each.version for each in history.versions}
     assert {"a", "b", "n99"} <= kept, "the last good one, the refused one and the active one"
     assert offered(history, "b", now=999.0).active == "n99"
+
+
+@pytest.mark.parametrize("blocked", ["", "parameter_breaker"])
+def test_what_waits_is_bounded_too(second: History, blocked: str) -> None:
+    history = second if blocked else sets.pinned(second, pin=True, by="operator", now=4.0)
+    for number in range(300):
+        history = offered(history, f"n{number}", now=10.0 + number, blocked=blocked)
+    assert len(history.versions) == sets.MAX_SETS and history.active == "b"
+    kept = {each.version for each in history.versions}
+    assert {"a", "b", "n299"} <= kept, "the last good one, the active one and the one on offer"
+
+
+def test_a_history_that_grew_too_long_is_cut_by_the_next_look(second: History) -> None:
+    old = [
+        ParameterVersion(version=f"n{n}", name="x", content={}, standing=Standing.CANDIDATE, seen_at=1.0)
+        for n in range(300)
+    ]
+    history = offered(replace(second, versions=(*second.versions, *old)), "b", now=9.0)
+    assert len(history.versions) == sets.MAX_SETS
 
 
 def test_a_new_name_for_the_same_content() -> None:
