@@ -73,6 +73,10 @@ class Parameters(Protocol):
         """No new set is activated by itself while there is a reason not to. Whether one may come now."""
         ...
 
+    def keep(self, *, now: float) -> None:
+        """Write what the disk did not take before."""
+        ...
+
 
 class Slo(Struct, frozen=True):
     """`standings` by `pool/endpoint`; `broken` by P99 or errors, `slow_mean` by the mean,
@@ -101,7 +105,8 @@ class Status(Struct, frozen=True):
 
 
 class Protector:
-    """`publish` is told of each change, `report` of each incident, `save` what outlives a restart; `reconsider`
+    """`publish` is told of each change, `report` of each incident, `save` what outlives a restart,
+    and says whether it could; `reconsider`
     makes the active parameter set the one in force."""
 
     def __init__(
@@ -115,7 +120,7 @@ class Protector:
         lengths: LengthWatch,
         publish: Callable[[Protection], None],
         report: Callable[[Incident], None],
-        save: Callable[[bytes], object],
+        save: Callable[[bytes], bool],
         reconsider: Callable[[], None],
     ) -> None:
         self.breakers = Breakers(kept, pool_of=pool_of)
@@ -202,7 +207,7 @@ class Protector:
         before = self.status
         protection, limits = self._protection(panic), self._limits(panic)
         self.status = Status(wall, protection, limits, loads, panic, standings)
-        self._keep()
+        self._keep(now)
         self.prove_where_ripe(now=now, wall=wall)
         changed = protection != before.protection
         if changed:
@@ -398,11 +403,12 @@ class Protector:
             self._report(incident)
             self._reconsider()
 
-    def _keep(self) -> None:
+    def _keep(self, now: float) -> None:
+        """What a full disk did not take is tried again."""
+        self._parameters.keep(now=now)
         kept = self.breakers.kept()
-        if kept != self._saved:
+        if kept != self._saved and self._save(encode(kept)):
             self._saved = kept
-            self._save(encode(kept))
 
 
 def _standing(reading: LatencyReading) -> slo.Standing:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from extproc.edge.state_file import StateFile
 from extproc.loops.latency import Latency
-from extproc.loops.parameter_history import ParameterHistory
+from extproc.loops.parameter_history import RETRY_S, ParameterHistory
 from extproc.model.protection import CALM, Incident, Protection
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint
@@ -33,15 +34,20 @@ SAFE = safe_set(load("").parameters(), load("").protection.safe_set).label()
 
 
 class World:
-    def __init__(self, folder: Path, text: str = POOLS + TIMES) -> None:
+    def __init__(
+        self, folder: Path, text: str = POOLS + TIMES, files: Mapping[str, StateFile] | None = None
+    ) -> None:
         self.settings = load(text)
+        save = {name: each.save for name, each in (files or {}).items()}
         self.now = 1000.0
         self.latency = Latency(window_s=60)
         self.loads: dict[str, float | None] = {}
         self.published: list[Protection] = []
         self.incidents: list[Incident] = []
         self.reconsidered = 0
-        self.history = ParameterHistory(None, save=lambda _: True, wall=lambda: self.now)
+        self.history = ParameterHistory(
+            None, save=save.get("parameters.json", lambda _: True), wall=lambda: self.now
+        )
         self.history.effective(self.settings)
         self.protector = quiet_protector(
             lambda cluster: cluster,
@@ -51,6 +57,7 @@ class World:
             publish=self.published.append,
             report=self.incidents.append,
             reconsider=self._reconsider,
+            save=save.get("breakers.json", lambda _: True),
         )
         self.protector.configure(self.settings)
         self.endpoints = {pool.name: pool.listed() for pool in self.settings.pools}
@@ -343,6 +350,22 @@ def test_usage_calibrates_what_a_cut_goes_by(world: World) -> None:
     world.record(30, world.of("big", status=503))
     world.tick()
     assert world.published[-1].bytes_per_token == {"m": 4.0}
+
+
+def test_what_the_disk_did_not_take_is_written_when_it_does(tmp_path: Path) -> None:
+    files = {name: StateFile(tmp_path / name) for name in ("parameters.json", "breakers.json")}
+    world = World(tmp_path, files=files)
+    in_the_way = [tmp_path / f"{name}.new" for name in files]
+    for each in in_the_way:
+        each.mkdir()
+    world.history.effective(other_set(0.6))
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    for each in in_the_way:
+        each.rmdir()
+    world.tick(RETRY_S)
+    assert world.history.label.partition("@")[2].encode() in (files["parameters.json"].load() or b"")
+    assert b"pool/big" in (files["breakers.json"].load() or b"")
 
 
 def test_the_start_is_calm() -> None:
