@@ -226,9 +226,7 @@ class Protector:
         pools = {
             spec.name: access
             for spec in self._specs
-            if spec.role is not Role.LIGHT
-            and spec.name != panic
-            and (access := self._access(spec.name)) is not None
+            if spec.role is not Role.LIGHT and (access := self._access(spec.name, panic)) is not None
         }
         state = self.breakers.state(PARAMETERS)
         parameters = None if state is State.CLOSED else ParameterAccess(self._share(PARAMETERS), PARAMETERS_REASON)
@@ -246,15 +244,18 @@ class Protector:
             lengths=self.lengths.told,
         )
 
-    def _access(self, pool: str) -> PoolAccess | None:
-        """None = it takes everybody."""
+    def _access(self, pool: str, panic: str) -> PoolAccess | None:
+        """None = it takes everybody. In a panic it does, and yet probes have to be told apart while it is tried
+        out: they close it."""
         served = {each.value for each in self._config.fallback.classes}
         exempt = tuple(each.value for each in RequestClass if each.value not in served)
         by_pool, by_fallback = self.breakers.state(POOL + pool), self.breakers.state(FALLBACK + pool)
+        if pool == panic and by_pool is State.OPEN:
+            return None
         if by_pool is not State.CLOSED:
             share = 0.0 if by_fallback is State.OPEN else self._share(POOL + pool)
             critical = RequestClass.CRITICAL.value  # its own breaker in Envoy lets it pass
-            return PoolAccess(share, POOL_REASON, tuple(dict.fromkeys((critical, *exempt))))
+            return PoolAccess(share, POOL_REASON, tuple(dict.fromkeys((critical, *exempt))), alone=pool == panic)
         if by_fallback is not State.CLOSED:
             return PoolAccess(self._share(FALLBACK + pool), FALLBACK_REASON, exempt, serves_anyway=True)
         return None
@@ -290,10 +291,15 @@ class Protector:
         return limits
 
     def _panic(self, wall: float) -> str:
-        """The pool that serves although every one is open, "" while one is not."""
+        """The pool that serves although none may, "" while one may.
+
+        One that is tried out is none that may: to refuse nineteen in twenty where there is nowhere else to go helps
+        nobody, and would be worse than the moment before, when it was open and served as the least bad one. A light
+        pool that is tried out takes as many as ever.
+        """
         serving = [spec for spec in self._specs if spec.role not in (Role.SHADOW, Role.CANARY)]
-        all_open = bool(serving) and all(self.breakers.state(POOL + each.name) is State.OPEN for each in serving)
-        needed = all_open and self._config.breakers.panic and self._config.enabled
+        needed = bool(serving) and not any(self._takes_all(each) for each in serving)
+        needed = needed and self._config.breakers.panic and self._config.enabled
         before = self.status.panic
         stays = before in {spec.name for spec in serving}
         chosen = "" if not needed else before if stays else self._least_bad(serving)
@@ -302,6 +308,10 @@ class Protector:
         if chosen and chosen != before:
             self._report(_panic(wall, chosen, active=True))
         return chosen
+
+    def _takes_all(self, spec: PoolSpec) -> bool:
+        state = self.breakers.state(POOL + spec.name)
+        return state is State.CLOSED or (spec.role is Role.LIGHT and state is State.HALF_OPEN)
 
     def _least_bad(self, serving: Sequence[PoolSpec]) -> str:
         """Among equals a light pool is the last: it takes a few requests at a time, of its own APIs, cut short."""
@@ -421,7 +431,7 @@ def _panic(wall: float, pool: str, *, active: bool) -> Incident:
         kind=Kind.PANIC,
         subject=POOL + pool,
         state="serving" if active else "over",
-        reason="every pool is open, this one is the least bad",
+        reason="no pool is closed, this one is the least bad",
         severity=Severity.CRITICAL if active else Severity.INFO,
         active=active,
     )

@@ -15,6 +15,7 @@ from extproc.loops.parameter_history import RETRY_S, ParameterHistory
 from extproc.model.protection import CALM, Incident, Protection
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint
+from extproc.protect.breaker import State
 from extproc.protect.history import Standing
 from extproc.settings import Settings, load, safe_set
 from tests.protect.protectors import quiet_protector
@@ -175,6 +176,45 @@ def test_among_equals_a_light_pool_is_the_last_to_serve(tmp_path: Path) -> None:
     assert next(iter(world.endpoints)) == "light"
     shut_all(world)
     assert world.protector.status.panic == "big", "it takes whole prompts, of any API, and more than a few"
+
+
+ALONE = 'pools: [{name: big, engine: vllm, endpoints: ["http://10.0.0.1:80"]}]\n' + TIMES
+
+
+def test_the_only_pool_serves_also_while_it_is_tried_out(tmp_path: Path) -> None:
+    world = World(tmp_path, ALONE)
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    assert world.protector.status.panic == "big"
+    world.tick(10)
+    access = world.published[-1].pools["big"]
+    assert world.protector.breakers.state("pool/big") is State.HALF_OPEN
+    assert (access.probe_share, access.alone) == (0.05, True), "some are probes, the rest goes there as well"
+    assert world.protector.status.panic == "big" and world.limits == {}
+    world.record(10, world.of("big", probe=True))
+    world.tick()
+    assert world.published[-1].calm and world.protector.status.panic == ""
+
+
+def test_without_panic_the_only_pool_is_spared_while_it_is_tried_out(tmp_path: Path) -> None:
+    world = World(tmp_path, ALONE + "  breakers: {panic: false}\n")
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    assert world.limits == {"big": 0}
+    world.tick(10)
+    assert world.limits == {"big": 4} and not world.published[-1].pools["big"].alone
+
+
+def test_a_light_pool_that_opens_later_leaves_nobody_without_an_answer(world: World) -> None:
+    for pool in ("big", "small"):
+        world.record(30, world.of(pool, status=503))
+    world.tick()
+    assert world.protector.status.panic == "", "the light pool serves"
+    world.tick(10)
+    world.record(30, world.of("light", status=503))
+    world.tick()
+    assert world.published[-1].light == () and world.protector.status.panic == "big"
+    assert world.published[-1].pools["big"].alone and not world.published[-1].pools["small"].alone
 
 
 def test_a_panic_goes_to_another_pool_when_its_own_is_removed(world: World) -> None:
