@@ -57,6 +57,8 @@ def redirected(
         return wanted
     if is_probe(drawn, access.probe_share):
         return replace(wanted, probe=True)
+    if access.alone:
+        return wanted
     lights = [pool for pool in registry.pools if pool.role is Role.LIGHT]
     if not lights:
         return _without_light(wanted, access, protection)

@@ -44,8 +44,9 @@ class Breakers:
         self._pool_of = pool_of
         self.states: dict[str, Breaker] = dict(kept.breakers)
         self._windows: dict[tuple[str, bool], TripWindow] = {}
-        self._closed_at: dict[str, float] = {}
+        self._counted_from: dict[str, float] = {}
         self._trying: frozenset[str] = frozenset()
+        self._dynamic_set = ""
         self._last_seen: dict[str, Seen] = {}
         self._roles: dict[str, Role] = {}
         self._config: ProtectionConfig | None = None
@@ -87,6 +88,11 @@ class Breakers:
 
     def record(self, samples: Iterable[AccessSample], *, dynamic_set: str, now: float) -> None:
         """Finished requests. `dynamic_set`: the parameter set that the breaker of parameters is about."""
+        if dynamic_set != self._dynamic_set:
+            # What the set before did says nothing of this one.
+            self._dynamic_set, known = dynamic_set, self._dynamic_set
+            if known:
+                self._counted_from[PARAMETERS] = now
         for sample in samples:
             pool = self._pool_of(sample.cluster)
             role = self._roles.get(pool)
@@ -138,7 +144,7 @@ class Breakers:
         if moved is None:
             return None
         # What was seen before says nothing of what comes.
-        self._closed_at[name] = now
+        self._counted_from[name] = now
         self._look_who_tries()
         return _incident(name, before, after, seen, wall)
 
@@ -151,7 +157,7 @@ class Breakers:
     def _slots_of(self, name: str, now: float) -> Iterator[list[Any]]:
         """By pool, since the breaker closed: `parameters` is about requests by the dynamic set alone."""
         assert self._config is not None, "configured before it is stepped"
-        since = self._closed_at.get(name, now - 2 * self._config.breakers.window_s)
+        since = self._counted_from.get(name, now - 2 * self._config.breakers.window_s)
         if name == PARAMETERS:
             stable = (pool for pool, role in self._roles.items() if role is not Role.LIGHT)
             wanted = [[(pool, True)] for pool in stable]

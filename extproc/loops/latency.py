@@ -7,7 +7,7 @@ after their endpoint was forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -17,6 +17,9 @@ from extproc.windows.latency import NO_TAIL, UNSEEN, LatencyReading, LatencyWind
 from extproc.windows.outcome import Outcome, outcome
 
 OTHER = "other"
+
+SETS_AT_A_TIME = 4
+"""Parameter sets told apart at one endpoint: the active one, the one before, the safe one and a canary."""
 
 SERVED_STEP_S = 1.0
 """How exactly `served_since` knows the time."""
@@ -32,10 +35,11 @@ class LoadReport(Struct, frozen=True):
 
 
 class _Endpoint:
-    __slots__ = ("load", "served", "window")
+    __slots__ = ("load", "served", "sets", "window")
 
     def __init__(self, window_s: float, slots: int) -> None:
         self.window = LatencyWindow(window_s=window_s, slots=slots)
+        self.sets = LatencyWindows(other=OTHER, limit=SETS_AT_A_TIME, window_s=window_s, slots=slots)
         self.served = Expiring(_Count, window_s=window_s, slots=max(1, round(window_s / SERVED_STEP_S)))
         self.load: LoadReport | None = None
 
@@ -48,7 +52,7 @@ class _Count:
 
 
 class Latency:
-    """Windows by endpoint, by (pool, tier) and by (pool, route).
+    """Windows by endpoint, by endpoint and parameter set, by (pool, tier) and by (pool, route).
 
     Which address belongs to which endpoint, and which cluster to which pool, is told by `place`. A cluster that is
     not among them is the pool `other`; `unplaced` counts requests to addresses that are not.
@@ -108,6 +112,7 @@ class Latency:
         if endpoint is None:
             endpoint = self._endpoints[key] = _Endpoint(self._window_s, self._slots)
         endpoint.window.record(sample, ended, now=now)
+        endpoint.sets.record(sample.params, sample, ended, now=now)
         if ended in _SERVED:
             endpoint.served.at(now=now).value += 1
         if sample.orca:
@@ -117,6 +122,17 @@ class Latency:
         """Of one endpoint; `UNSEEN` where no request is known of it."""
         known = self._endpoints.get(endpoint)
         return UNSEEN if known is None else known.window.reading(now=now)
+
+    def under(self, endpoint: str, sets: Collection[str], *, now: float) -> LatencyReading:
+        """Of one endpoint, requests that these parameter sets decided alone; sets as `AccessSample.params` has
+        them."""
+        known = self._endpoints.get(endpoint)
+        return UNSEEN if known is None else known.sets.merged(sets, now=now)
+
+    def begin_set(self, parameter_set: str) -> None:
+        """What is known of this parameter set is forgotten everywhere: it is in force again, as a new one."""
+        for endpoint in self._endpoints.values():
+            endpoint.sets.forget(parameter_set)
 
     def tail(self, endpoint: str, *, now: float) -> Tail:
         """The P99 of one endpoint, without the rest of its reading; `NO_TAIL` where no request is known of it."""

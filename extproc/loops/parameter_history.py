@@ -1,7 +1,7 @@
 """Keeps the history of parameter sets: offers of the config, rollbacks, an operator's word; and its file.
 
 What changes is written before it is in force for anybody. A disk that is full does not stop it: the sidecar goes on
-with what it knows, says so, and writes again at the next change. Used from several threads.
+with what it knows, says so, and writes again when the disk takes it. Used from several threads.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from extproc.settings import Settings, parsed
 
 log = logging.getLogger("extproc.loops.parameter_history")
 
+RETRY_S = 10.0
+"""Between two tries to write what the disk did not take: up to a megabyte each."""
+
 SECTIONS = ("inference_params", "scenarios", "classify")
 
 
@@ -39,6 +42,7 @@ class ParameterHistory:
         self._blocked = ""
         self._revision = 0
         self.unsaved = False
+        self._tried_at: float | None = None
 
     @property
     def history(self) -> History:
@@ -142,6 +146,15 @@ class ParameterHistory:
         with self._lock:
             self._become(sets.pinned(self._history, pin=pin, by=by, now=self._wall()))
         self._revision += 1
+
+    def keep(self, *, now: float) -> None:
+        """Write what the disk did not take, if it does by now. To be called often; `now` in monotonic seconds."""
+        tried_at = self._tried_at
+        if not self.unsaved or (tried_at is not None and 0 <= now - tried_at < RETRY_S):
+            return
+        self._tried_at = now
+        with self._lock:
+            self._become(self._history)
 
     def _become(self, history: History) -> None:
         if history == self._history and not self.unsaved:

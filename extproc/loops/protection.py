@@ -16,6 +16,7 @@ from extproc.loops.breakers import FALLBACK, PARAMETERS, POOL, Breakers, Kept, b
 from extproc.loops.drift import DriftWatch, Work
 from extproc.loops.latency import Latency
 from extproc.loops.lengths import LengthWatch
+from extproc.model.drift import Drift
 from extproc.model.names import RequestClass
 from extproc.model.protection import (
     CALM,
@@ -33,7 +34,8 @@ from extproc.protect import degrade, slo
 from extproc.protect.breaker import State
 from extproc.protect.calibration import calibrated
 from extproc.protect.slo import BreachClock
-from extproc.settings import Settings
+from extproc.settings import Settings, safe_set
+from extproc.windows.latency import LatencyReading
 
 MANY_ENDPOINTS = 50
 """From here on the SLO is looked at every so often only: a reading merges a dozen sketches."""
@@ -71,14 +73,22 @@ class Parameters(Protocol):
         """No new set is activated by itself while there is a reason not to. Whether one may come now."""
         ...
 
+    def keep(self, *, now: float) -> None:
+        """Write what the disk did not take before."""
+        ...
+
 
 class Slo(Struct, frozen=True):
     """`standings` by `pool/endpoint`; `broken` by P99 or errors, `slow_mean` by the mean,
-    which is told only."""
+    which is told only.
+
+    `blamed`: those that the active parameter set breaks by its own requests. `affected_share`, `breached_s`: what
+    a rollback goes by, of the active set alone as well."""
 
     standings: Mapping[str, slo.Standing] = {}
     broken: tuple[str, ...] = ()
     slow_mean: tuple[str, ...] = ()
+    blamed: Mapping[str, slo.Standing] = {}
     affected_share: float = 0.0
     breached_s: float = 0.0
 
@@ -95,7 +105,8 @@ class Status(Struct, frozen=True):
 
 
 class Protector:
-    """`publish` is told of each change, `report` of each incident, `save` what outlives a restart; `reconsider`
+    """`publish` is told of each change, `report` of each incident, `save` what outlives a restart,
+    and says whether it could; `reconsider`
     makes the active parameter set the one in force."""
 
     def __init__(
@@ -109,7 +120,7 @@ class Protector:
         lengths: LengthWatch,
         publish: Callable[[Protection], None],
         report: Callable[[Incident], None],
-        save: Callable[[bytes], object],
+        save: Callable[[bytes], bool],
         reconsider: Callable[[], None],
     ) -> None:
         self.breakers = Breakers(kept, pool_of=pool_of)
@@ -125,6 +136,7 @@ class Protector:
         self._reconsider = reconsider
         self._specs: tuple[PoolSpec, ...] = ()
         self._clock = BreachClock()
+        self._judged = ""
         self._slo_at: float | None = None
         self._degraded: set[str] = set()
         self.bytes_per_token: Mapping[str, float] = {}
@@ -137,6 +149,7 @@ class Protector:
         self.breakers.configure(settings.protection, self._specs)
         self.drift.configure(settings.drift)
         self._lengths_every_s = settings.telemetry.interval_s
+        self._safe_label = safe_set(settings.parameters(), settings.protection.safe_set).label()
         rules = settings.inference_params.max_tokens
         self.lengths.configure(
             settings.lengths,
@@ -186,6 +199,7 @@ class Protector:
         loads = {spec.name: self._load(spec, endpoints.get(spec.name, ()), now, wall) for spec in self._specs}
         self.drift.quick_warnings(wall=wall)
         panic = self._panic(wall)
+        self._judge_anew(latency)
         standings = self._slo(endpoints, latency, now, wall)
         if self._parameters.block(self._why_blocked()):
             self._reconsider()
@@ -193,7 +207,7 @@ class Protector:
         before = self.status
         protection, limits = self._protection(panic), self._limits(panic)
         self.status = Status(wall, protection, limits, loads, panic, standings)
-        self._keep()
+        self._keep(now)
         self.prove_where_ripe(now=now, wall=wall)
         changed = protection != before.protection
         if changed:
@@ -212,9 +226,7 @@ class Protector:
         pools = {
             spec.name: access
             for spec in self._specs
-            if spec.role is not Role.LIGHT
-            and spec.name != panic
-            and (access := self._access(spec.name)) is not None
+            if spec.role is not Role.LIGHT and (access := self._access(spec.name, panic)) is not None
         }
         state = self.breakers.state(PARAMETERS)
         parameters = None if state is State.CLOSED else ParameterAccess(self._share(PARAMETERS), PARAMETERS_REASON)
@@ -224,7 +236,7 @@ class Protector:
             pools=pools,
             parameters=parameters,
             degraded=tuple(sorted(self._degraded)),
-            light=tuple(self._light()),
+            light=tuple(self._light(panic)),
             retry_after_s=self._retry_after_s() if pools else 0,
             bytes_per_token={name: round(value, 1) for name, value in self.bytes_per_token.items()}
             if pools
@@ -232,15 +244,18 @@ class Protector:
             lengths=self.lengths.told,
         )
 
-    def _access(self, pool: str) -> PoolAccess | None:
-        """None = it takes everybody."""
+    def _access(self, pool: str, panic: str) -> PoolAccess | None:
+        """None = it takes everybody. In a panic it does, and yet probes have to be told apart while it is tried
+        out: they close it."""
         served = {each.value for each in self._config.fallback.classes}
         exempt = tuple(each.value for each in RequestClass if each.value not in served)
         by_pool, by_fallback = self.breakers.state(POOL + pool), self.breakers.state(FALLBACK + pool)
+        if pool == panic and by_pool is State.OPEN:
+            return None
         if by_pool is not State.CLOSED:
             share = 0.0 if by_fallback is State.OPEN else self._share(POOL + pool)
             critical = RequestClass.CRITICAL.value  # its own breaker in Envoy lets it pass
-            return PoolAccess(share, POOL_REASON, tuple(dict.fromkeys((critical, *exempt))))
+            return PoolAccess(share, POOL_REASON, tuple(dict.fromkeys((critical, *exempt))), alone=pool == panic)
         if by_fallback is not State.CLOSED:
             return PoolAccess(self._share(FALLBACK + pool), FALLBACK_REASON, exempt, serves_anyway=True)
         return None
@@ -249,9 +264,11 @@ class Protector:
         half_open = self.breakers.state(name) is State.HALF_OPEN
         return self.breakers.config_of(name).probe_share if half_open else 0.0
 
-    def _light(self) -> Iterator[str]:
+    def _light(self, panic: str) -> Iterator[str]:
         for spec in self._specs:
-            if spec.role is Role.LIGHT and self.breakers.state(POOL + spec.name) is not State.OPEN:
+            if spec.role is not Role.LIGHT:
+                continue
+            if spec.name == panic or self.breakers.state(POOL + spec.name) is not State.OPEN:
                 yield spec.name
 
     def _retry_after_s(self) -> int:
@@ -274,18 +291,35 @@ class Protector:
         return limits
 
     def _panic(self, wall: float) -> str:
-        """The pool that serves although every one is open, "" while one is not."""
-        names = [spec.name for spec in self._specs if spec.role not in (Role.SHADOW, Role.CANARY)]
-        all_open = bool(names) and all(self.breakers.state(POOL + name) is State.OPEN for name in names)
+        """The pool that serves although none may, "" while one may.
+
+        One that is tried out is none that may: to refuse nineteen in twenty where there is nowhere else to go helps
+        nobody, and would be worse than the moment before, when it was open and served as the least bad one. A light
+        pool that is tried out takes as many as ever.
+        """
+        serving = [spec for spec in self._specs if spec.role not in (Role.SHADOW, Role.CANARY)]
+        needed = bool(serving) and not any(self._takes_all(each) for each in serving)
+        needed = needed and self._config.breakers.panic and self._config.enabled
         before = self.status.panic
-        if not (all_open and self._config.breakers.panic and self._config.enabled):
-            if before:
-                self._report(_panic(wall, before, active=False))
-            return ""
-        chosen = before or min(names, key=lambda name: badness(self.breakers.seen(POOL + name)))
-        if not before:
+        stays = before in {spec.name for spec in serving}
+        chosen = "" if not needed else before if stays else self._least_bad(serving)
+        if before and chosen != before:
+            self._report(_panic(wall, before, active=False))
+        if chosen and chosen != before:
             self._report(_panic(wall, chosen, active=True))
         return chosen
+
+    def _takes_all(self, spec: PoolSpec) -> bool:
+        state = self.breakers.state(POOL + spec.name)
+        return state is State.CLOSED or (spec.role is Role.LIGHT and state is State.HALF_OPEN)
+
+    def _least_bad(self, serving: Sequence[PoolSpec]) -> str:
+        """Among equals a light pool is the last: it takes a few requests at a time, of its own APIs, cut short."""
+
+        def rank(spec: PoolSpec) -> tuple[tuple[float, float], bool]:
+            return badness(self.breakers.seen(POOL + spec.name)), spec.role is Role.LIGHT
+
+        return min(serving, key=rank).name
 
     def _load(self, spec: PoolSpec, endpoints: Sequence[Endpoint], now: float, wall: float) -> float | None:
         load = degrade.pool_load(self._load_of(spec, endpoints, now))
@@ -303,6 +337,21 @@ class Protector:
 
     # ── SLO and rollback ─────────────────────────────────────────────────────────────────────────
 
+    def _judge_anew(self, latency: Latency) -> None:
+        """Another set is in force: it answers for what it does from here on, not for what the one before it did."""
+        label = self._parameters.label
+        if label == self._judged:
+            return
+        if self._judged:
+            latency.begin_set(label)
+            self._clock, self._slo_at = BreachClock(), None
+        self._judged = label
+
+    def _answers_for(self) -> tuple[str, ...]:
+        """Whose requests are held against the active set: its own. A breach it began goes on under the safe set
+        that took over; one that it found when it came is not its own."""
+        return (self._judged, self._safe_label) if self._clock.spans else (self._judged,)
+
     def _slo(self, endpoints: Mapping[str, Sequence[Endpoint]], latency: Latency, now: float, wall: float) -> Slo:
         placed = [
             (spec.name, each)
@@ -319,49 +368,61 @@ class Protector:
         return found
 
     def _standings(self, placed: Sequence[tuple[str, Endpoint]], latency: Latency, now: float) -> Slo:
-        drifting = set(self.drift.status.drifting())
-        standings, broken, affected = {}, [], []
+        drifting = self._drifting()
+        sets = self._answers_for()
+        standings, blamed, affected = {}, {}, []
         for pool, endpoint in placed:
-            reading = latency.reading(endpoint.key, now=now)
-            standing = slo.Standing(reading.requests, reading.error_rate, reading.p99_s, reading.mean_s)
             name = f"{pool}/{endpoint.key}"
-            standings[name] = standing
-            breaks = slo.breaks(standing, self._config.slo)
-            if breaks:
-                broken.append(name)
-            affected.append(breaks or pool in drifting)
+            standings[name] = _standing(latency.reading(endpoint.key, now=now))
+            own = _standing(latency.under(endpoint.key, sets, now=now))
+            if slo.breaks(own, self._config.slo):
+                blamed[name] = own
+            affected.append(name in blamed or pool in drifting)
         # Drift alone warns: only what also breaks the promise is undone.
-        self._clock = slo.run(self._clock, self._config.rollback, breached=bool(broken), now=now)
+        self._clock = slo.run(self._clock, self._config.rollback, breached=bool(blamed), now=now)
         share = sum(affected) / len(affected) if affected else 0.0
+        broken = tuple(name for name, each in standings.items() if slo.breaks(each, self._config.slo))
         slow = tuple(name for name, each in standings.items() if slo.misses_mean(each, self._config.slo))
-        return Slo(standings, tuple(broken), slow, share, slo.breached_s(self._clock))
+        return Slo(standings, broken, slow, blamed, share, slo.breached_s(self._clock))
+
+    def _drifting(self) -> set[str]:
+        """Pools where the active set's requests drift."""
+        return {
+            each.key.pool
+            for each in self.drift.status.verdicts
+            if each.state is Drift.DRIFT and each.key.parameter_set == self._judged
+        }
 
     def _roll_back_where_due(self, found: Slo, wall: float) -> None:
         rules = self._config.rollback
         if not self._config.enabled or not self._parameters.can_roll_back:
             return
-        if not found.broken or not slo.must_roll_back(self._clock, found.affected_share, rules):
+        if not found.blamed or not slo.must_roll_back(self._clock, found.affected_share, rules):
             return
-        worst = max((found.standings[name].p99_s or 0.0 for name in found.broken), default=0.0)
-        rates = [found.standings[name].error_rate or 0.0 for name in found.broken]
+        worst = max(each.p99_s or 0.0 for each in found.blamed.values())
+        rates = [each.error_rate or 0.0 for each in found.blamed.values()]
         evidence: dict[str, float | int | str | None] = {
             "breached_s": round(found.breached_s, 1),
             "affected_share": round(found.affected_share, 3),
             "worst_p99_s": round(worst, 3),
             "worst_error_rate": round(max(rates), 4),
-            "drifting": ", ".join(sorted(self.drift.status.drifting())),
+            "drifting": ", ".join(sorted(self._drifting())),
         }
         incident = self._parameters.roll_back("slo_breached", evidence)
         if incident is not None:
-            self._clock = BreachClock()
             self._report(incident)
             self._reconsider()
 
-    def _keep(self) -> None:
+    def _keep(self, now: float) -> None:
+        """What a full disk did not take is tried again."""
+        self._parameters.keep(now=now)
         kept = self.breakers.kept()
-        if kept != self._saved:
+        if kept != self._saved and self._save(encode(kept)):
             self._saved = kept
-            self._save(encode(kept))
+
+
+def _standing(reading: LatencyReading) -> slo.Standing:
+    return slo.Standing(reading.requests, reading.error_rate, reading.p99_s, reading.mean_s)
 
 
 def _panic(wall: float, pool: str, *, active: bool) -> Incident:
@@ -370,7 +431,7 @@ def _panic(wall: float, pool: str, *, active: bool) -> Incident:
         kind=Kind.PANIC,
         subject=POOL + pool,
         state="serving" if active else "over",
-        reason="every pool is open, this one is the least bad",
+        reason="no pool is closed, this one is the least bad",
         severity=Severity.CRITICAL if active else Severity.INFO,
         active=active,
     )

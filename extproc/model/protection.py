@@ -19,6 +19,8 @@ class PoolAccess(Struct, frozen=True):
     exempt: tuple[str, ...] = ()
     serves_anyway: bool = False
     """Without a light pool the requests stay: parameters are unsafe here, the pool itself is not shut."""
+    alone: bool = False
+    """No pool takes the rest, which goes there as well: only what is a probe is told apart."""
 
 
 class ParameterAccess(Struct, frozen=True):

@@ -19,6 +19,12 @@ MAX_SETS = 50
 
 MAX_RECORDS = 200
 
+MAX_BARRED = 10_000
+"""Refused sets of which no more than the version is kept, 150 kB. When they are so many, none is forgotten: no new
+set comes by itself any more."""
+
+FULL = "too many sets were refused"
+
 
 class Standing(StrEnum):
     CANDIDATE = "candidate"  # waits for activation
@@ -68,7 +74,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """`offered`: the version the config file names. `last_good` "" = none has proved itself yet."""
+    """`offered`: the version the config file names. `last_good` "" = none has proved itself yet. `barred`: refused
+    ones whose content is not kept any more, oldest first."""
 
     active: str = ""
     last_good: str = ""
@@ -76,6 +83,7 @@ class History(Struct, frozen=True, kw_only=True):
     pinned: bool = False
     versions: tuple[ParameterVersion, ...] = ()
     records: tuple[Record, ...] = ()
+    barred: tuple[str, ...] = ()
 
     def of(self, version: str) -> ParameterVersion | None:
         return next((each for each in self.versions if each.version == version), None)
@@ -98,6 +106,12 @@ def offered(history: History, offer: Offer, *, now: float, blocked: str = "") ->
 
     A candidate that was held back is activated by the first offer that finds nothing in its way.
     """
+    return _pruned(_offered(history, offer, now=now, blocked=blocked))
+
+
+def _offered(history: History, offer: Offer, *, now: float, blocked: str) -> History:
+    if offer.version in history.barred:
+        history = _remembered(history, offer, now)
     known = history.of(offer.version)
     first = not history.active
     if known is None:
@@ -119,11 +133,25 @@ def offered(history: History, offer: Offer, *, now: float, blocked: str = "") ->
         return replace(history, offered=offer.version)
     elif offer.version == history.offered and known.standing is not Standing.CANDIDATE:
         return history  # somebody chose another one since
-    waiting = "pinned" if history.pinned else blocked
+    waiting = "pinned" if history.pinned else FULL if len(history.barred) >= MAX_BARRED else blocked
     history = replace(history, offered=offer.version)
     if waiting and not first:
         return _held(history, offer.version, waiting, now)
-    return _pruned(activated(history, offer.version, by="config", reason="named by the config", now=now))
+    return activated(history, offer.version, by="config", reason="named by the config", now=now)
+
+
+def _remembered(history: History, offer: Offer, now: float) -> History:
+    """A refused set whose content was gone is named again: with its content an operator can forgive it."""
+    known = ParameterVersion(
+        version=offer.version,
+        name=offer.name,
+        content=offer.content,
+        standing=Standing.REFUSED,
+        seen_at=now,
+        reason="rolled back before",
+    )
+    barred = tuple(version for version in history.barred if version != offer.version)
+    return replace(history, versions=(*history.versions, known), barred=barred)
 
 
 def _renamed(history: History, offer: Offer) -> History:
@@ -218,7 +246,7 @@ def problems(history: History) -> tuple[str, ...]:
     if history.current is not None and history.current.standing is Standing.REFUSED:
         found.append("the active one is refused")
     versions = [each.version for each in history.versions]
-    if len(set(versions)) < len(versions):
+    if len({*versions, *history.barred}) < len(versions) + len(history.barred):
         found.append("a version stands twice")
     return tuple(found)
 
@@ -235,12 +263,17 @@ def _recorded(history: History, record: Record) -> History:
 
 
 def _pruned(history: History) -> History:
-    """The oldest retired ones make room; a refused one is forgotten last, or it could come back."""
+    """The oldest retired ones make room, then the oldest refused ones, of which the version is kept: or they could
+    come back."""
     excess = len(history.versions) - MAX_SETS
     if excess <= 0:
         return history
     kept = {history.active, history.last_good, history.offered}
     retired = [each.version for each in history.versions if each.standing is not Standing.REFUSED]
     refused = [each.version for each in history.versions if each.standing is Standing.REFUSED]
-    gone = set([version for version in (*retired, *refused) if version not in kept][:excess])
-    return replace(history, versions=tuple(each for each in history.versions if each.version not in gone))
+    gone = [version for version in (*retired, *refused) if version not in kept][:excess]
+    return replace(
+        history,
+        versions=tuple(each for each in history.versions if each.version not in gone),
+        barred=(*history.barred, *(version for version in gone if version in refused)),
+    )

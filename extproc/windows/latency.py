@@ -6,7 +6,7 @@ alternative, durations of everything, makes a broken engine the fastest of all: 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -92,10 +92,11 @@ class LatencyWindow:
             slot.first_byte.add(sample.first_byte_s)
 
     def reading(self, *, now: float) -> LatencyReading:
-        whole = _Slot()
-        for slot in self._slots.live(now=now):
-            whole.merge(slot)
-        return _reading(whole, self.last_at)
+        return _merged([self], now=now)
+
+    def live(self, *, now: float) -> list[_Slot]:
+        """Its slots that are young enough to be read, oldest first."""
+        return self._slots.live(now=now)
 
     def tail(self, *, now: float) -> Tail:
         """The same P99 as in `reading`."""
@@ -105,6 +106,16 @@ class LatencyWindow:
 
 _ANSWERING = frozenset({Outcome.OK, Outcome.CANCELLED})
 """Whose first byte tells how fast the engine is: who left during the answer has seen it begin."""
+
+
+def _merged(windows: Iterable[LatencyWindow], *, now: float) -> LatencyReading:
+    whole, last_at = _Slot(), None
+    for window in windows:
+        for slot in window.live(now=now):
+            whole.merge(slot)
+        if window.last_at is not None:
+            last_at = window.last_at if last_at is None else max(last_at, window.last_at)
+    return _reading(whole, last_at)
 
 
 def _reading(whole: _Slot, last_at: float | None) -> LatencyReading:
@@ -178,6 +189,14 @@ class LatencyWindows(Generic[K]):
         """Of one key; nothing but None and 0 where there was no request of it."""
         window = self._windows.get(key)
         return UNSEEN if window is None else window.reading(now=now)
+
+    def merged(self, keys: Iterable[K], *, now: float) -> LatencyReading:
+        """Of several keys as if they were one; those that share the window of `other` are not among them."""
+        return _merged((self._windows[key] for key in keys if key in self._windows), now=now)
+
+    def forget(self, key: K) -> None:
+        """As if there had been no request of it."""
+        self._windows.pop(key, None)
 
     def readings(self, *, now: float) -> Iterator[tuple[K, LatencyReading]]:
         """Of every key that is known."""

@@ -107,6 +107,17 @@ def test_without_any_light_pool_envoys_own_breaker_answers() -> None:
     assert go(BIG, HALF, pools=POOLS, drawn=0).probe
 
 
+@pytest.mark.parametrize("wanted", [BIG, TRI])
+@pytest.mark.parametrize("light", [(), ("light",)])
+def test_a_pool_that_is_tried_out_and_has_no_other_takes_everybody(
+    wanted: Destination, light: tuple[str, ...]
+) -> None:
+    alone = PoolAccess(0.05, "pool_breaker", ("critical",), alone=True)
+    assert go(wanted, alone, light=light) is wanted
+    assert go(wanted, alone, light=light, drawn=0).probe
+    assert go(BIG, alone, pools=POOLS) is BIG
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"b", 0xE70C2DE5), (b"foobar", 0xBF9CF968)]
 )

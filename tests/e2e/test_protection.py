@@ -161,6 +161,21 @@ def test_the_least_bad_serves_when_every_pool_is_open(big: FaultyEngine) -> None
         assert "panic" in {each["kind"] for each in world.incidents()}
 
 
+def test_the_only_pool_refuses_nobody_while_it_heals(big: FaultyEngine) -> None:
+    with Guarded([stable("big", big.url)]) as world:
+        big.fail(status=503)
+        with steady(lambda: str(ask(world.port, CHAT, chat("x")).status)):
+            until(lambda: world.status()["panic"] == "big", what="panic")
+        big.heal()
+        until(lambda: ask(world.port, CHAT, chat("x")).status == 200, what="served all the same")
+        with steady(lambda: str(ask(world.port, CHAT, chat("x")).status), clients=4) as came:
+            until(lambda: world.breaker("pool/big") == "closed", within_s=60, what="closed again")
+        assert set(came) == {"200"}, came
+        breaker = [each for each in world.incidents() if each["kind"] == "breaker"]
+        states = [each["state"] for each in breaker if each["subject"] == "pool/big"]
+        assert "half_open" in states and states[-1] == "closed", "it was tried out meanwhile"
+
+
 def test_an_open_breaker_outlives_the_sidecar(big: FaultyEngine, other: FaultyEngine) -> None:
     long = {"breakers": {"pool": {"open_s": 600, "max_open_s": 600}}}
     with Guarded([stable("big", big.url), stable("other", other.url)], protection=long) as world:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from extproc.loops import breakers as loop
 from extproc.loops.breakers import Breakers, Kept, decode, encode
@@ -72,6 +73,21 @@ def test_a_dead_pool_opens_its_own_breaker_and_no_other() -> None:
     (incident,) = world.incidents
     assert (incident.subject, incident.state, incident.active) == ("pool/big", "open", True)
     assert incident.evidence["errors"] == 30 and incident.reason == "error_rate 1.00"
+
+
+def test_the_breaker_of_parameters_judges_no_set_by_the_one_before() -> None:
+    world = World()
+    world.record(17, SLOW)
+    world.record(2, BROKEN)
+    world.now += 1
+    ok, bad = replace(SLOW, params="default@2"), replace(BROKEN, params="default@2")
+    world.breakers.record([ok], dynamic_set="default@2", now=world.now)
+    world.step()
+    assert world.breakers.state("parameters") is State.CLOSED, "one request of it says nothing"
+    world.step(10)
+    world.breakers.record([ok] * 18 + [bad] * 2, dynamic_set="default@2", now=world.now)
+    world.step()
+    assert world.breakers.state("parameters") is State.OPEN
 
 
 def test_slow_and_failing_opens_parameters_and_the_way_to_the_light_model() -> None:

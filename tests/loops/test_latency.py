@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extproc.loops.latency import OTHER, Latency, LoadReport
+from extproc.loops.latency import OTHER, SETS_AT_A_TIME, Latency, LoadReport
 from extproc.windows.latency import NO_TAIL, UNSEEN, Tail
 from extproc.windows.sketch import RELATIVE_ERROR
 from tests.windows.samples import sample
@@ -46,6 +46,29 @@ def test_the_tail_of_one_endpoint() -> None:
     latency.record([sample(upstream=A), sample(upstream=A_GRPC)], now=1.0)
     assert latency.tail("a:8000", now=2.0) == Tail(2, latency.reading("a:8000", now=2.0).p99_s, 1.0)
     assert latency.tail("b:8000", now=2.0) == NO_TAIL
+
+
+def test_one_endpoint_by_parameter_set() -> None:
+    latency = placed()
+    latency.record([sample(upstream=A, params="a", total_s=2.0), sample(upstream=A_GRPC, params="b")], now=1.0)
+    assert latency.under("a:8000", ["a"], now=2.0).p50_s == pytest.approx(2.0, rel=RELATIVE_ERROR)
+    assert latency.under("a:8000", ["b"], now=2.0).p50_s == pytest.approx(0.2, rel=RELATIVE_ERROR)
+    assert latency.under("a:8000", ["a", "b", "c"], now=2.0) == latency.reading("a:8000", now=2.0)
+    assert latency.under("a:8000", ["c"], now=2.0) == latency.under("b:8000", ["a"], now=2.0) == UNSEEN
+    latency.begin_set("a")
+    assert latency.under("a:8000", ["a"], now=2.0) == UNSEEN
+    assert (
+        latency.under("a:8000", ["b"], now=2.0).requests == 1 and latency.reading("a:8000", now=2.0).requests == 2
+    )
+
+
+def test_sets_beyond_those_that_are_told_apart_are_blamed_on_nobody() -> None:
+    latency = placed()
+    latency.record([sample(upstream=A, params=f"set{number}") for number in range(SETS_AT_A_TIME + 1)], now=1.0)
+    assert latency.under("a:8000", ["set0"], now=1.0).requests == 1
+    assert latency.under("a:8000", [f"set{SETS_AT_A_TIME}"], now=1.0) == UNSEEN
+    latency.record([sample(upstream=A, params="late")] * 2, now=100.0)
+    assert latency.under("a:8000", ["late"], now=100.0).requests == 2, "silent ones made room"
 
 
 def test_an_address_nobody_placed_is_counted_and_is_no_endpoint() -> None:

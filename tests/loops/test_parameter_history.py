@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from extproc.edge.state_file import StateFile
-from extproc.loops.parameter_history import ParameterHistory, UnknownVersion
+from extproc.loops.parameter_history import RETRY_S, ParameterHistory, UnknownVersion
 from extproc.settings import Settings, load
 
 
@@ -101,6 +101,32 @@ def test_a_full_disk_changes_nothing_but_what_is_said(world: World, monkeypatch:
     assert not world.history.unsaved
     world.restart()
     assert world.history.label == B.parameters().label() and world.history.history.pinned
+
+
+def test_when_the_disk_is_free_again_the_file_is_written_without_any_news(world: World, tmp_path: Path) -> None:
+    world.history.effective(A)
+    in_the_way = tmp_path / "parameters.json.new"
+    in_the_way.mkdir()
+    world.history.effective(B)
+    failures = world.file.failures
+    for now in range(2000, 2030):
+        world.history.keep(now=float(now))
+    assert world.history.unsaved and world.file.failures == failures + 30 / RETRY_S, "a full disk is left alone"
+    in_the_way.rmdir()
+    world.history.keep(now=2000.0 + 30 + RETRY_S)
+    assert not world.history.unsaved
+    world.restart()
+    assert world.history.label == B.parameters().label()
+
+
+def test_a_clock_that_stepped_back_does_not_keep_it_from_being_written(world: World, tmp_path: Path) -> None:
+    in_the_way = tmp_path / "parameters.json.new"
+    in_the_way.mkdir()
+    world.history.effective(A)
+    world.history.keep(now=9000.0)
+    in_the_way.rmdir()
+    world.history.keep(now=10.0)
+    assert not world.history.unsaved
 
 
 @pytest.mark.parametrize("kept", [b"", b"{", b"[]", b'{"active":"x"}', b'{"versions":7}'])

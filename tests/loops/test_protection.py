@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from extproc.edge.state_file import StateFile
 from extproc.loops.latency import Latency
-from extproc.loops.parameter_history import ParameterHistory
+from extproc.loops.parameter_history import RETRY_S, ParameterHistory
 from extproc.model.protection import CALM, Incident, Protection
 from extproc.model.telemetry import AccessSample
 from extproc.model.topology import Endpoint
-from extproc.settings import load
+from extproc.protect.breaker import State
+from extproc.protect.history import Standing
+from extproc.settings import Settings, load, safe_set
 from tests.protect.protectors import quiet_protector
 from tests.windows.samples import sample
 
@@ -27,18 +31,24 @@ TIMES = """
 protection:
   rollback: {breach_s: 5, window_s: 20}
 """
+SAFE = safe_set(load("").parameters(), load("").protection.safe_set).label()
 
 
 class World:
-    def __init__(self, folder: Path, text: str = POOLS + TIMES) -> None:
+    def __init__(
+        self, folder: Path, text: str = POOLS + TIMES, files: Mapping[str, StateFile] | None = None
+    ) -> None:
         self.settings = load(text)
+        save = {name: each.save for name, each in (files or {}).items()}
         self.now = 1000.0
         self.latency = Latency(window_s=60)
         self.loads: dict[str, float | None] = {}
         self.published: list[Protection] = []
         self.incidents: list[Incident] = []
         self.reconsidered = 0
-        self.history = ParameterHistory(None, save=lambda _: True, wall=lambda: self.now)
+        self.history = ParameterHistory(
+            None, save=save.get("parameters.json", lambda _: True), wall=lambda: self.now
+        )
         self.history.effective(self.settings)
         self.protector = quiet_protector(
             lambda cluster: cluster,
@@ -48,6 +58,7 @@ class World:
             publish=self.published.append,
             report=self.incidents.append,
             reconsider=self._reconsider,
+            save=save.get("breakers.json", lambda _: True),
         )
         self.protector.configure(self.settings)
         self.endpoints = {pool.name: pool.listed() for pool in self.settings.pools}
@@ -70,7 +81,7 @@ class World:
 
     def of(self, pool: str, endpoint: int = 0, **changes: Any) -> AccessSample:
         found: Endpoint = self.endpoints[pool][endpoint]
-        return sample(cluster=pool, upstream=found.key, params=self.history.label, **changes)
+        return sample(cluster=pool, upstream=found.key, **{"params": self.history.label, **changes})
 
     @property
     def limits(self) -> Mapping[str, int]:
@@ -145,6 +156,79 @@ def test_the_least_bad_serves_when_all_are_open(world: World) -> None:
     ]
 
 
+def shut_all(world: World, **ok: int) -> None:
+    for pool in ("big", "small", "light"):
+        world.record(30, world.of(pool, status=503))
+        world.record(ok.get(pool, 0), world.of(pool))
+    world.tick()
+
+
+def test_a_light_pool_that_is_the_least_bad_serves(world: World) -> None:
+    shut_all(world, light=9)
+    assert world.protector.status.panic == "light"
+    assert world.published[-1].light == ("light",), "fallback traffic goes there although it is open"
+    assert world.limits == {"big": 0, "small": 0}
+
+
+def test_among_equals_a_light_pool_is_the_last_to_serve(tmp_path: Path) -> None:
+    lines = POOLS.splitlines()
+    world = World(tmp_path, "\n".join([lines[0], lines[1], lines[4], *lines[2:4]]) + TIMES)
+    assert next(iter(world.endpoints)) == "light"
+    shut_all(world)
+    assert world.protector.status.panic == "big", "it takes whole prompts, of any API, and more than a few"
+
+
+ALONE = 'pools: [{name: big, engine: vllm, endpoints: ["http://10.0.0.1:80"]}]\n' + TIMES
+
+
+def test_the_only_pool_serves_also_while_it_is_tried_out(tmp_path: Path) -> None:
+    world = World(tmp_path, ALONE)
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    assert world.protector.status.panic == "big"
+    world.tick(10)
+    access = world.published[-1].pools["big"]
+    assert world.protector.breakers.state("pool/big") is State.HALF_OPEN
+    assert (access.probe_share, access.alone) == (0.05, True), "some are probes, the rest goes there as well"
+    assert world.protector.status.panic == "big" and world.limits == {}
+    world.record(10, world.of("big", probe=True))
+    world.tick()
+    assert world.published[-1].calm and world.protector.status.panic == ""
+
+
+def test_without_panic_the_only_pool_is_spared_while_it_is_tried_out(tmp_path: Path) -> None:
+    world = World(tmp_path, ALONE + "  breakers: {panic: false}\n")
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    assert world.limits == {"big": 0}
+    world.tick(10)
+    assert world.limits == {"big": 4} and not world.published[-1].pools["big"].alone
+
+
+def test_a_light_pool_that_opens_later_leaves_nobody_without_an_answer(world: World) -> None:
+    for pool in ("big", "small"):
+        world.record(30, world.of(pool, status=503))
+    world.tick()
+    assert world.protector.status.panic == "", "the light pool serves"
+    world.tick(10)
+    world.record(30, world.of("light", status=503))
+    world.tick()
+    assert world.published[-1].light == () and world.protector.status.panic == "big"
+    assert world.published[-1].pools["big"].alone and not world.published[-1].pools["small"].alone
+
+
+def test_a_panic_goes_to_another_pool_when_its_own_is_removed(world: World) -> None:
+    shut_all(world, small=9)
+    assert world.protector.status.panic == "small"
+    left = POOLS.replace("  - {name: small", "  # - {name: small")
+    world.protector.configure(load(left + TIMES))
+    del world.endpoints["small"]
+    world.tick()
+    assert world.protector.status.panic == "big" and world.limits == {"light": 0}
+    told = [(each.subject, each.active) for each in world.incidents if each.kind == "panic"]
+    assert told == [("pool/small", True), ("pool/small", False), ("pool/big", True)]
+
+
 def test_a_light_pool_that_is_open_takes_nothing(world: World) -> None:
     world.tick()
     world.record(30, world.of("light", status=503))
@@ -185,6 +269,78 @@ def test_a_long_breach_on_enough_endpoints_rolls_back_once(world: World) -> None
         world.record(30, world.of("big", total_s=2.5))
         world.tick()
     assert len([each for each in world.incidents if each.kind == "parameters"]) == 1
+
+
+SLOW = {"total_s": 2.5}
+
+
+def other_set(normal: float) -> Settings:
+    return load(POOLS + TIMES + f"\ninference_params: {{temperature: {{normal: {normal}}}}}")
+
+
+def run(world: World, seconds: int, **changes: Any) -> None:
+    for _ in range(seconds):
+        world.record(30, world.of("big", **changes))
+        world.tick()
+
+
+def test_a_set_that_ends_a_breach_is_not_taken_back_for_it(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    fix = world.history.label
+    run(world, 30)
+    assert world.history.label == fix and world.incidents == []
+
+
+def test_a_set_that_does_no_better_has_the_whole_time_too(world: World) -> None:
+    good = unproven_second_set(world)
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    run(world, 6, **SLOW)
+    assert world.history.label != good
+    run(world, 2, **SLOW)
+    assert world.history.label == good
+
+
+def test_requests_of_the_set_before_are_not_held_against_the_new_one(world: World) -> None:
+    """They were under way when it came, or workers heard of it late."""
+    good = unproven_second_set(world)
+    old = world.history.label
+    run(world, 5, **SLOW)
+    world.history.effective(other_set(0.6))
+    for _ in range(20):
+        world.record(30, world.of("big"))
+        world.record(30, replace(world.of("big", **SLOW), params=old))
+        world.tick()
+    assert world.protector.status.slo.broken, "that is still told"
+    assert world.history.label not in {old, good} and world.protector.status.slo.breached_s == 0
+
+
+def test_a_set_that_comes_back_by_hand_begins_anew(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 8, **SLOW)
+    refused = next(each for each in world.history.history.versions if each.standing is Standing.REFUSED)
+    world.tick()
+    world.history.activate(refused.version, by="ops")
+    run(world, 30)
+    assert world.history.label == refused.label, "it was the network"
+
+
+def test_a_breach_goes_on_under_the_safe_set_that_it_brought(world: World) -> None:
+    good = unproven_second_set(world)
+    run(world, 2, **SLOW)
+    run(world, 7, **SLOW, params=SAFE)
+    assert world.history.label == good
+
+
+def test_a_set_that_comes_while_the_safe_one_serves_is_not_judged_by_it(world: World) -> None:
+    unproven_second_set(world)
+    run(world, 2, **SLOW)
+    world.history.effective(other_set(0.6))
+    fix = world.history.label
+    run(world, 20, **SLOW, params=SAFE)
+    assert world.history.label == fix
 
 
 def test_a_breach_on_few_endpoints_does_not(tmp_path: Path) -> None:
@@ -234,6 +390,22 @@ def test_usage_calibrates_what_a_cut_goes_by(world: World) -> None:
     world.record(30, world.of("big", status=503))
     world.tick()
     assert world.published[-1].bytes_per_token == {"m": 4.0}
+
+
+def test_what_the_disk_did_not_take_is_written_when_it_does(tmp_path: Path) -> None:
+    files = {name: StateFile(tmp_path / name) for name in ("parameters.json", "breakers.json")}
+    world = World(tmp_path, files=files)
+    in_the_way = [tmp_path / f"{name}.new" for name in files]
+    for each in in_the_way:
+        each.mkdir()
+    world.history.effective(other_set(0.6))
+    world.record(30, world.of("big", status=503))
+    world.tick()
+    for each in in_the_way:
+        each.rmdir()
+    world.tick(RETRY_S)
+    assert world.history.label.partition("@")[2].encode() in (files["parameters.json"].load() or b"")
+    assert b"pool/big" in (files["breakers.json"].load() or b"")
 
 
 def test_the_start_is_calm() -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 
 from extproc.protect import history as sets
-from extproc.protect.history import Action, History, Offer, Standing
+from extproc.protect.history import Action, History, Offer, ParameterVersion, Standing
 
 
 def offer(version: str) -> Offer:
@@ -132,6 +133,61 @@ def test_a_hundred_sets_are_bounded_and_what_matters_is_kept(second: History) ->
     assert offered(history, "b", now=999.0).active == "n99"
 
 
+@pytest.mark.parametrize("blocked", ["", "parameter_breaker"])
+def test_what_waits_is_bounded_too(second: History, blocked: str) -> None:
+    history = second if blocked else sets.pinned(second, pin=True, by="operator", now=4.0)
+    for number in range(300):
+        history = offered(history, f"n{number}", now=10.0 + number, blocked=blocked)
+    assert len(history.versions) == sets.MAX_SETS and history.active == "b"
+    kept = {each.version for each in history.versions}
+    assert {"a", "b", "n299"} <= kept, "the last good one, the active one and the one on offer"
+
+
+def test_a_history_that_grew_too_long_is_cut_by_the_next_look(second: History) -> None:
+    old = [
+        ParameterVersion(version=f"n{n}", name="x", content={}, standing=Standing.CANDIDATE, seen_at=1.0)
+        for n in range(300)
+    ]
+    history = offered(replace(second, versions=(*second.versions, *old)), "b", now=9.0)
+    assert len(history.versions) == sets.MAX_SETS
+
+
+def many_refused(history: History, count: int) -> History:
+    for number in range(count):
+        history = rolled_back(offered(history, f"r{number}", now=10.0 + number), now=10.5 + number)
+    return history
+
+
+def test_a_refused_set_stays_refused_however_many_follow(second: History) -> None:
+    history = many_refused(rolled_back(second), 120)
+    assert len(history.versions) <= sets.MAX_SETS and sets.problems(history) == ()
+    history = msgspec.json.decode(msgspec.json.encode(history), type=History)
+    for version in ("b", "r0", "r69", "r119"):
+        history = offered(history, version, now=900.0)
+        assert history.active == "a" and standing(history, version) is Standing.REFUSED
+    assert len(history.versions) <= sets.MAX_SETS and sets.problems(history) == ()
+
+
+def test_an_operator_forgives_a_set_whose_content_was_gone(second: History) -> None:
+    history = offered(many_refused(rolled_back(second), 120), "b", now=900.0)
+    history = sets.activated(history, "b", by="operator", reason="", now=901.0)
+    assert offered(history, "b", now=902.0).active == "b" and "b" not in history.barred
+    assert offered(offered(history, "c", now=903.0), "b", now=904.0).active == "b", "forgiven for good"
+
+
+def test_a_full_memory_of_refused_sets_lets_no_new_one_come_by_itself(
+    second: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sets, "MAX_BARRED", 20)
+    history = many_refused(rolled_back(second), 200)
+    assert history.active == "a" and len(history.barred) <= 20 + sets.MAX_SETS
+    assert history.records[-1].reason == sets.FULL
+    for number in range(200):
+        assert offered(history, f"r{number}", now=900.0).active == "a"
+    history = offered(history, "new", now=901.0)
+    assert sets.activated(history, "new", by="operator", reason="", now=902.0).active == "new"
+
+
 def test_a_new_name_for_the_same_content() -> None:
     history = offered(History(), "a")
     renamed = sets.offered(history, Offer("a", "other", {"v": "a"}), now=2.0)
@@ -193,7 +249,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def is_whole(self) -> None:
         assert sets.problems(self.history) == ()
         refused = {each.version for each in self.history.versions if each.standing is Standing.REFUSED}
-        assert refused == self.refused
+        assert refused | set(self.history.barred) == self.refused
 
 
 TestHistoryMachine = HistoryMachine.TestCase
