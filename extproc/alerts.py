@@ -240,7 +240,7 @@ def _protection(config: AlertsConfig) -> list[dict[str, Any]]:
             0,
             "breaker {{ $labels.breaker }} is open",
         ),
-        _alert("LlmPanic", "max(llm_breaker_panic) == 1", "critical", 0, "every pool is open; one serves"),
+        _alert("LlmPanic", "max(llm_breaker_panic) == 1", "critical", 0, "no pool is closed; one serves"),
         _alert(
             "LlmRolledBack",
             _grew('llm_incidents_total{kind="parameters",state="rolled_back"}', "subject", f"{config.window_s}s"),

@@ -87,7 +87,7 @@ def _head(page: Mapping[str, Any]) -> Text:
     if not page["enabled"]:
         words.append("PROTECTION IS OFF")
     if page["panic"]:
-        words.append(f"PANIC: every pool is open, {page['panic']} serves")
+        words.append(f"PANIC: no pool is closed, {page['panic']} serves")
     broken = f"broken by {', '.join(slo['broken'])}" if slo["broken"] else "kept"
     words.append(f"SLO {broken}, {slo['breached_s']:g} s of the window")
     return Text("; ".join(words), style="red" if slo["broken"] or page["panic"] else "dim")

@@ -49,7 +49,7 @@ def families() -> dict[str, GaugeMetricFamily]:
         "unsaved": _gauge("llm_parameter_history_unsaved", "1 = the disk does not take it."),
         "breaker": _gauge("llm_breaker_state", "1 = in this state.", "breaker", "state"),
         "trips": _gauge("llm_breaker_trips_in_a_row", "Each doubles the back-off.", "breaker"),
-        "panic": _gauge("llm_breaker_panic", "1 = every pool is open, one serves."),
+        "panic": _gauge("llm_breaker_panic", "1 = no pool is closed, one serves."),
         "load": _gauge("llm_pool_load", "Of what it can bear; absent = not known.", "pool"),
         "degraded": _gauge("llm_pool_degraded", "1 = its answers are cheaper.", "pool"),
         "broken": _gauge("llm_slo_broken_endpoints", "Endpoints that break the SLO."),

@@ -60,7 +60,7 @@ def _now(head: Values, weights: Values, status: Values) -> Markup:
     if broken:
         told["SLO broken by"] = broken
     if panic:
-        told["Panic"] = f"every pool is open, {panic} serves"
+        told["Panic"] = f"no pool is closed, {panic} serves"
     if status.get("enabled") is False:
         told["Protection"] = badge("warning", COLOURS)
     return facts("Now", told)

@@ -128,7 +128,7 @@ HEAD = {"state": "ready", "version": "1.2", "uptime": "1:00", "generation": 3, "
 TOLD = [
     (
         "now",
-        ["ready", "1.2", "default@abc", "broken", "10.0.0.1:8000", "every pool is open, big serves", "1 s ago"],
+        ["ready", "1.2", "default@abc", "broken", "10.0.0.1:8000", "no pool is closed, big serves", "1 s ago"],
     ),
     ("pools", ["big&lt;i&gt;", "vllm stable", "degraded", "saturated", "700", "70.0%", "scored, moved by memory"]),
     ("pools", ["<td>memory 0.25</td>", '<span class="warning">draining</span>']),
