@@ -25,6 +25,11 @@ def leaves(tree: Any, path: str = "") -> list[str]:
     return [path]
 
 
+def test_every_key_is_explained() -> None:
+    page = (DOCS / "config-reference.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| `") and line.endswith("|  |")] == []
+
+
 def test_every_key_of_the_settings_is_there() -> None:
     page = (DOCS / "config-reference.md").read_text(encoding="utf-8")
     shown = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
