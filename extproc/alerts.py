@@ -246,7 +246,7 @@ def _protection(config: AlertsConfig) -> list[dict[str, Any]]:
             _grew('llm_incidents_total{kind="parameters",state="rolled_back"}', "subject", f"{config.window_s}s"),
             "critical",
             0,
-            "parameter set {{ $labels.subject }} was rolled back",
+            "a parameter set was rolled back: /events says which, and why",
         ),
     ]
 

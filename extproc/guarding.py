@@ -96,7 +96,7 @@ class Operations:
         return {"active": self._history.label}
 
     def _pin(self, given: Mapping[str, Any], *, pin: bool) -> Mapping[str, Any]:
-        self._history.pin(pin=pin, by=_by(given))
+        self._report(self._history.pin(pin=pin, by=_by(given)))
         self._reconsider()
         return {"active": self._history.label, "pinned": pin}
 

@@ -42,9 +42,8 @@ class Incidents:
         self._write([msgspec.json.encode(incident) + b"\n"])
         log.log(
             _LEVELS[incident.severity],
-            "%s %s is %s: %s %s",
-            incident.kind.value,
-            incident.subject,
+            "%s is %s: %s %s",
+            " ".join(dict.fromkeys((incident.kind.value, incident.subject))),
             incident.state,
             incident.reason,
             _shown(incident),

@@ -142,10 +142,14 @@ class ParameterHistory:
         self._revision += 1
         return incident(before, after, "activated", reason=reason, severity=Severity.INFO, now=now)
 
-    def pin(self, *, pin: bool, by: str) -> None:
+    def pin(self, *, pin: bool, by: str) -> Incident:
         with self._lock:
-            self._become(sets.pinned(self._history, pin=pin, by=by, now=self._wall()))
+            before, now = self._history, self._wall()
+            self._become(sets.pinned(before, pin=pin, by=by, now=now))
+            after = self._history
         self._revision += 1
+        state = "pinned" if pin else "unpinned"
+        return incident(before, after, state, reason=f"by {by}", severity=Severity.INFO, now=now)
 
     def keep(self, *, now: float) -> None:
         """Write what the disk did not take, if it does by now. To be called often; `now` in monotonic seconds."""

@@ -74,7 +74,9 @@ async def test_parameter_sets_are_listed_pinned_and_activated(
     assert "activated" in listed and "pinned" in listed and first in listed
     assert await world.run("status", "--json") == 0
     page = json.loads(capsys.readouterr().out)
-    assert page["incidents"][0]["state"] == "activated"
+    told = [each["state"] for each in reversed(page["incidents"])]
+    assert next(each for each in told if each in ("pinned", "unpinned", "activated")) == "pinned"
+    assert told.count("unpinned") == 1 and told[-1] == "activated"
 
 
 async def until(found: object) -> None:
