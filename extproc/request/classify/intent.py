@@ -8,8 +8,10 @@ allows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import floor
+
+from msgspec import Struct
 
 from extproc.model.names import LATE, Tier
 from extproc.model.values import Caller, Classification
@@ -54,7 +56,8 @@ class Intent:
         self._default = default_tier, default_scenario
         self._min_confidence, self._deadline_s = min_confidence, deadline_s
         self._timer, self._unsure = timer, unsure
-        self._means = [_meant(group.tier, group.scenario, scenarios, default_scenario) for group in reader.groups]
+        means = [_meant(group.tier, group.scenario, scenarios, default_scenario) for group in reader.groups]
+        self._of_tiers = tuple(_of_tier(tier, means) for tier in Tier)
 
     def __call__(self, request: HasText, caller: Caller) -> Classification | None:
         """None for a text that says nothing. Past the deadline: the default tier, with no confidence."""
@@ -72,16 +75,28 @@ class Intent:
         probabilities = self._reader.probabilities(text)
         if probabilities is None:
             return None
-        tiers = dict.fromkeys(Tier, 0.0)
-        for (tier, _), probability in zip(self._means, probabilities, strict=True):
-            tiers[tier] += probability
-        best = max(tiers, key=tiers.__getitem__)
-        among: dict[str, float] = {}
-        for (tier, scenario), probability in zip(self._means, probabilities, strict=True):
-            if tier is best:
-                among[scenario] = among.get(scenario, 0.0) + probability
-        scenario = max(among, key=among.__getitem__)
-        return Classification(best, scenario, SOURCE, scenario, floor(tiers[best] * STEPS) / STEPS)
+        sums = [sum([probabilities[at] for at in tier.groups]) for tier in self._of_tiers]
+        confidence = max(sums)
+        best = self._of_tiers[sums.index(confidence)]
+        among = [sum([probabilities[at] for at in groups]) for groups in best.of_scenarios]
+        scenario = best.scenarios[among.index(max(among))]
+        return Classification(best.tier, scenario, SOURCE, scenario, floor(confidence * STEPS) / STEPS)
+
+
+class _OfTier(Struct, frozen=True):
+    """Which groups of labels mean a tier, and which of them each scenario in it."""
+
+    tier: Tier
+    groups: tuple[int, ...]
+    scenarios: tuple[str, ...]
+    of_scenarios: tuple[tuple[int, ...], ...]
+
+
+def _of_tier(tier: Tier, means: Sequence[tuple[Tier, str]]) -> _OfTier:
+    groups = tuple(at for at, (its, _) in enumerate(means) if its is tier)
+    scenarios = tuple(dict.fromkeys(means[at][1] for at in groups))
+    parts = tuple(tuple(at for at in groups if means[at][1] == scenario) for scenario in scenarios)
+    return _OfTier(tier, groups, scenarios, parts)
 
 
 def _meant(tier: Tier, scenario: str, scenarios: Mapping[str, Scenario], default: str) -> tuple[Tier, str]:

@@ -104,17 +104,22 @@ class Reader:
         # float32, so that the sum is one call of BLAS: added as int8, it takes twice the time.
         widened = self._widened[:count]
         widened[...] = self._gathered[:count]
-        summed = self._ones[:count] @ widened
-        hidden = np.tanh(summed * np.float32(weights.scale / count**0.5) + weights.bias)
-        return hidden @ self._layers[chinese] + self._offsets[chinese], chinese
+        hidden = self._ones[:count] @ widened
+        hidden *= np.float32(weights.scale / count**0.5)
+        hidden += weights.bias
+        np.tanh(hidden, hidden)
+        logits = hidden @ self._layers[chinese]
+        logits += self._offsets[chinese]
+        return logits, chinese
 
     def probabilities(self, text: str) -> list[float] | None:
         """One per group, in their order; None for a text without letters."""
         found = self.logits(text)
         if found is None:
             return None
-        logits, _ = found
-        powers = np.exp(logits - logits.max())
+        powers, _ = found
+        powers -= np.maximum.reduce(powers)
+        np.exp(powers, powers)
         sums: list[float] = np.add.reduceat(powers, self._firsts).tolist()
         total = sum(sums)
         return [each / total for each in sums]
