@@ -20,7 +20,7 @@ from extproc.errors import ConfigError, Problem
 from extproc.lengths import LengthsConfig
 from extproc.model.config import Config, Name, problems_of
 from extproc.model.names import RequestClass, Tier
-from extproc.model.topology import MAX_PORT, Role
+from extproc.model.topology import Role, host_port
 from extproc.parameters import Classify, InferenceParams, ParameterSet, Scenario
 from extproc.pools import Pool, PoolDefaults, PoolSpec, Variant
 from extproc.protect.settings import ProtectionConfig, SafeConfig
@@ -68,10 +68,8 @@ def _address(text: str) -> str:
     if text.startswith("unix:"):
         if len(text) > len("unix:"):
             return text
-    else:
-        host, _, port = text.rpartition(":")
-        if host and port.isdecimal() and int(port) <= MAX_PORT:
-            return text
+    elif host_port(text) is not None:
+        return text
     raise ValueError("allowed: unix:PATH or HOST:PORT")
 
 

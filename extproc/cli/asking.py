@@ -13,7 +13,7 @@ from typing import Any
 
 from extproc.edge.operator_socket import SOCKET
 from extproc.errors import CannotStart
-from extproc.model.topology import MAX_PORT
+from extproc.model.topology import host_port
 from extproc.settings import load
 
 TIMEOUT_S = 5.0
@@ -26,8 +26,8 @@ def add_admin(parser: argparse.ArgumentParser) -> None:
 def _place(text: str) -> str:
     """HOST:PORT, also as a browser's line has it."""
     place = text.removeprefix("http://").rstrip("/")
-    host, _, port = place.rpartition(":")
-    if not host or "/" in place or not port.isdecimal() or not 0 < int(port) <= MAX_PORT:
+    found = host_port(place)
+    if found is None or not found[1] or "/" in place:
         raise CannotStart(f"--admin {text}: allowed: HOST:PORT, e.g. 127.0.0.1:9902")
     return place
 

@@ -17,7 +17,7 @@ from extproc.alerts import INHIBIT
 from extproc.cli import alert_rules, processes
 from extproc.edge.grpc_server import check_free
 from extproc.errors import CannotStart
-from extproc.model.topology import MAX_PORT
+from extproc.model.topology import host_port
 from extproc.pools import metrics_url
 from extproc.settings import Settings
 
@@ -91,10 +91,10 @@ async def running(
     if addresses.webhook and not urlsplit(addresses.webhook).netloc:
         raise CannotStart(f"--alerts-to {addresses.webhook}: allowed: a URL")
     for option, address in (("--prometheus", addresses.prometheus), ("--alertmanager", addresses.alertmanager)):
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        place = host_port(address)
+        if place is None:
             raise CannotStart(f"{option} {address}: allowed: HOST:PORT")
-        check_free(host, int(port), "--observability")
+        check_free(*place, "--observability")
     folder = state_dir / FOLDER
     folder.mkdir(exist_ok=True)
     files = {name: folder / f"{name}.yml" for name in ("rules", "alertmanager", "prometheus")}

@@ -134,8 +134,8 @@ def keep(groups: Sequence[Sequence[Kept]], grace_s: float) -> int:
         for each in every:
             if not each.pid and each.due_at <= now:
                 each.fork(now)
-        pause = max(0.0, min((each.due_at - now for each in every if not each.pid), default=LOOK_S))
-        if _heard(min(pause, LOOK_S)) in STOPPING:
+        pauses = (each.due_at - now for each in every if not each.pid)
+        if _heard(max(0.0, min((LOOK_S, *pauses)))) in STOPPING:
             code = 0
         if monotonic() - now > LOOK_S + HELD_UP_S:
             awake_since = monotonic()

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from extproc.detectors.baseline import Baseline, Baselines, place, ripe, with_baseline
+from extproc.detectors.evaluate import evaluate
 from extproc.detectors.page_hinkley import PageHinkley
 from extproc.detectors.samples import MAX_SAMPLES, Reservoir, WindowSample
 from extproc.detectors.settings import DriftConfig
@@ -264,8 +265,6 @@ class Work(Struct, frozen=True):
 
 def evaluated(work: Work) -> tuple[Verdict, ...]:
     """For a thread."""
-    from extproc.detectors.evaluate import evaluate  # noqa: PLC0415
-
     verdicts = []
     for verdict in evaluate(work.views, work.references, work.before, work.config, seed=work.seed):
         verdicts.append(verdict)

@@ -57,3 +57,9 @@ class Endpoint(Struct, frozen=True):
     def key(self) -> str:
         """`address:http_port`: unique in a pool, what tables, metrics and logs show."""
         return f"{self.address}:{self.http_port}"
+
+
+def host_port(text: str) -> tuple[str, int] | None:
+    """Of `HOST:PORT`; None for anything else. Port 0 is any free one."""
+    host, _, port = text.rpartition(":")
+    return (host, int(port)) if host and port.isdecimal() and int(port) <= MAX_PORT else None

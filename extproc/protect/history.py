@@ -115,14 +115,7 @@ def _offered(history: History, offer: Offer, *, now: float, blocked: str) -> His
     known = history.of(offer.version)
     first = not history.active
     if known is None:
-        added = ParameterVersion(
-            version=offer.version,
-            name=offer.name,
-            content=offer.content,
-            standing=Standing.CANDIDATE,
-            seen_at=now,
-        )
-        history = replace(history, versions=(*history.versions, added))
+        history = _with_new(history, offer, Standing.CANDIDATE, now)
         history = _recorded(
             history,
             Record(at=now, action=Action.OFFERED, version=offer.version, by="config", reason="named by the config"),
@@ -142,16 +135,21 @@ def _offered(history: History, offer: Offer, *, now: float, blocked: str) -> His
 
 def _remembered(history: History, offer: Offer, now: float) -> History:
     """A refused set whose content was gone is named again: with its content an operator can forgive it."""
-    known = ParameterVersion(
+    barred = tuple(version for version in history.barred if version != offer.version)
+    known = _with_new(history, offer, Standing.REFUSED, now, reason="rolled back before")
+    return replace(known, barred=barred)
+
+
+def _with_new(history: History, offer: Offer, standing: Standing, now: float, reason: str = "") -> History:
+    added = ParameterVersion(
         version=offer.version,
         name=offer.name,
         content=offer.content,
-        standing=Standing.REFUSED,
+        standing=standing,
         seen_at=now,
-        reason="rolled back before",
+        reason=reason,
     )
-    barred = tuple(version for version in history.barred if version != offer.version)
-    return replace(history, versions=(*history.versions, known), barred=barred)
+    return replace(history, versions=(*history.versions, added))
 
 
 def _renamed(history: History, offer: Offer) -> History:
