@@ -49,26 +49,46 @@ CONFIG: dict[str, Any] = {
 
 
 PAGES_OF_ENGINES = Path(__file__).resolve().parents[1] / "engines" / "pages"
-DRAFTED = """
+DRAFTED = """\
 vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="tiny"} 100
 vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="tiny"} 55
 """
 
 
-class EnginePage:
+class QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Served:
+    """A small server of the test's own, whatever the path."""
+
+    def __init__(self, handler: type[QuietHandler]) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class EnginePage(Served):
     """The stand-in's own page, and what only engines with GPUs and batches have: counters of captured pages, as if
     they went on like this each second."""
 
-    GROWING = ("vllm:iteration_tokens", "nv_inference_count", "nv_inference_exec", "nv_inference_request_duration")
+    GROWING = (
+        *("vllm:iteration_tokens", "vllm:spec_decode"),
+        *("nv_inference_count", "nv_inference_exec", "nv_inference_request_duration"),
+    )
 
     def __init__(self, page: str) -> None:
         begun = time.monotonic()
         captured = "".join((PAGES_OF_ENGINES / name).read_text() for name in ("vllm_metrics.txt", "triton.txt"))
-        growing = [line for line in captured.splitlines() if line.startswith(self.GROWING)] + DRAFTED.split("\n")[
-            1:-1
-        ]
+        lines = (captured + DRAFTED).splitlines()
+        growing = [line for line in lines if line.startswith(self.GROWING)]
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 seconds = time.monotonic() - begun
                 own = [
@@ -83,16 +103,7 @@ class EnginePage:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/metrics"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 SCENARIO = """
@@ -103,30 +114,21 @@ gpus:
 FRAGMENTED = 'label_replace(0.1 + time() % 10 / 100 + 0 * vllm:kv_cache_usage_perc, "host", "127.0.0.1", "", "")'
 
 
-class OnCall:
+class OnCall(Served):
     """A webhook that keeps what Alertmanager posts."""
 
     def __init__(self) -> None:
         self.alerts: list[dict[str, Any]] = []
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 outer.alerts += json.loads(body)["alerts"]
                 self.send_response(200)
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Handler)
 
 
 class Desk:
@@ -139,7 +141,7 @@ class Desk:
         self.port, self.prometheus = free_port(), f"127.0.0.1:{free_port()}"
         config = folder / "extproc.yaml"
         host, _, port = running.url.removeprefix("http://").rpartition(":")
-        place = {"address": host, "http_port": int(port), "metrics_url": engine_page.url}
+        place = {"address": host, "http_port": int(port), "metrics_url": f"{engine_page.url}metrics"}
         pool = {"name": "big", "engine": "vllm", "endpoints": [place]}
         queries = {"url": f"http://{self.prometheus}", "label": "host", "queries": {"fragmentation": FRAGMENTED}}
         telemetry = CONFIG["telemetry"] | {"dcgm": [{"url": gpus, "label": "Hostname"}], "prometheus": queries}

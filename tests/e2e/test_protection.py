@@ -151,23 +151,24 @@ def test_without_a_light_pool_for_its_api_a_request_is_told_so(big: FaultyEngine
         refused.error(503, "no_fallback_for_dialect")
 
 
+def panicked(world: Guarded, big: FaultyEngine) -> None:
+    """The only pool fails until it is the panic pool; then it is well, and serves."""
+    big.fail(status=503)
+    with steady(lambda: str(ask(world.port, CHAT, chat("x")).status)):
+        until(lambda: world.status()["panic"] == "big", what="panic")
+    big.heal()
+    until(lambda: ask(world.port, CHAT, chat("x")).status == 200, what="served all the same")
+
+
 def test_the_least_bad_serves_when_every_pool_is_open(big: FaultyEngine) -> None:
     with Guarded([stable("big", big.url)]) as world:
-        big.fail(status=503)
-        with steady(lambda: str(ask(world.port, CHAT, chat("x")).status)):
-            until(lambda: world.status()["panic"] == "big", what="panic")
-        big.heal()
-        until(lambda: ask(world.port, CHAT, chat("x")).status == 200, what="served all the same")
+        panicked(world, big)
         assert "panic" in {each["kind"] for each in world.incidents()}
 
 
 def test_the_only_pool_refuses_nobody_while_it_heals(big: FaultyEngine) -> None:
     with Guarded([stable("big", big.url)]) as world:
-        big.fail(status=503)
-        with steady(lambda: str(ask(world.port, CHAT, chat("x")).status)):
-            until(lambda: world.status()["panic"] == "big", what="panic")
-        big.heal()
-        until(lambda: ask(world.port, CHAT, chat("x")).status == 200, what="served all the same")
+        panicked(world, big)
         with steady(lambda: str(ask(world.port, CHAT, chat("x")).status), clients=4) as came:
             until(lambda: world.breaker("pool/big") == "closed", within_s=60, what="closed again")
         assert set(came) == {"200"}, came
